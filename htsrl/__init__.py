@@ -1,0 +1,32 @@
+"""Deep reinforcement learning as fast as asynchronous training and as reproducible as a unit test."""
+
+from htsrl.numerics import prepare_process
+
+prepare_process()  # before torch computes anything
+
+from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noqa: E402
+from htsrl.errors import ConfigError, EnvironmentFailure, HtsrlError, PeerDied, RunFolderError, WaitTimeout  # noqa: E402
+from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
+from htsrl.run_folder import RunResult  # noqa: E402
+from htsrl.train import train  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "A2C",
+    "PPO",
+    "Config",
+    "ConfigError",
+    "EnvironmentFailure",
+    "Evaluation",
+    "Experiment",
+    "HtsrlError",
+    "Network",
+    "PeerDied",
+    "Placement",
+    "RunFolderError",
+    "RunResult",
+    "WaitTimeout",
+    "evaluate",
+    "train",
+]

@@ -1,0 +1,5 @@
+"""`python -m htsrl`."""
+
+from htsrl.cli import main
+
+main()

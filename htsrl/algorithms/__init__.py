@@ -1,0 +1,1 @@
+"""The mathematics: returns, losses and update rules, as functions of a batch and parameters."""

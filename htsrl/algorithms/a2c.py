@@ -1,0 +1,71 @@
+"""A2C (https://arxiv.org/abs/1602.01783), with the one-step delayed gradient of HTS-RL
+(https://arxiv.org/abs/2012.09849).
+
+    theta[j+1] = theta[j] + eta * grad J(theta[j-1]; data made by theta[j-1])
+
+The gradient is taken where the data were made, so it is an on-policy gradient without any correction, and applied to
+the current parameters through the optimizer. Under `sync` both are the same version and this is textbook A2C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.returns import gae
+from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
+from htsrl.config import A2C
+from htsrl.policies.distributions import Distribution
+from htsrl.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class A2CLoss:
+    """The loss and its parts, each a mean over steps."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+
+
+def a2c_loss(
+    distribution: Distribution, values: Tensor, actions: Tensor, advantages: Tensor, returns: Tensor, settings: A2C
+) -> A2CLoss:
+    """Policy gradient, squared value error and entropy bonus."""
+    policy = -(advantages * distribution.log_prob(actions)).mean()
+    value = (returns - values).square().mean()
+    entropy = distribution.entropy().mean()
+    total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
+    return A2CLoss(total, policy, value, entropy)
+
+
+def a2c_update(
+    settings: A2C, draft: Draft, behaviour: Policy, batch: Batch, unroll_steps: int, learning_rate: float
+) -> dict[str, float]:
+    """One optimizer step per unroll, every gradient at the behaviour parameters."""
+    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
+    returns_TB = advantages_TB + batch.steps.values_TB
+    statistics = Statistics()
+    for first in range(0, len(advantages_TB), unroll_steps):
+        unroll = slice(first, first + unroll_steps)
+        advantages = flat_steps(advantages_TB[unroll])
+        if settings.normalize_advantages:
+            advantages = normalized(advantages)
+        distribution, values = behaviour({name: flat_steps(x[unroll]) for name, x in batch.observations.items()})
+        actions, returns = flat_steps(batch.actions[unroll]), flat_steps(returns_TB[unroll])
+        loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
+        draft.differentiate(loss.total)
+        gradient_norm = draft.clip(settings.max_gradient_norm)
+        draft.step(learning_rate)
+        statistics.add("train/policy_loss", loss.policy)
+        statistics.add("train/value_loss", loss.value)
+        statistics.add("train/entropy_loss", -loss.entropy)
+        statistics.add("train/gradient_norm", gradient_norm)
+    with torch.no_grad():
+        statistics.add("train/explained_variance", explained_variance(batch.steps.values_TB, returns_TB))
+    return statistics.means()

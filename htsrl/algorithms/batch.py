@@ -1,0 +1,44 @@
+"""What one update learns from, as tensors over the storage's own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from htsrl.algorithms.returns import Transitions, true_next_values
+
+
+@dataclass(frozen=True)
+class Batch:
+    """An interval of all environments, `[T, B, ...]`."""
+
+    observations: Mapping[str, Tensor]
+    actions: Tensor
+    log_probs: Tensor
+    steps: Transitions
+
+    @classmethod
+    def from_storage(
+        cls, fields: Mapping[str, NDArray[Any]], observation_names: tuple[str, ...], device: torch.device
+    ) -> Batch:
+        """Views on the CPU, copies on another device."""
+        tensors = {name: torch.from_numpy(array).to(device) for name, array in fields.items()}
+        next_values = true_next_values(tensors["values"], tensors["bootstrap_values"], tensors["truncated"])
+        return cls(
+            observations={name: tensors[name] for name in observation_names},
+            actions=tensors["actions"],
+            log_probs=tensors["log_probs"],
+            steps=Transitions(
+                tensors["rewards"], tensors["values"], next_values, tensors["terminated"], tensors["truncated"]
+            ),
+        )
+
+
+def flat_steps(tensor: Tensor) -> Tensor:
+    """`[T, B, ...]` as one row per step."""
+    return tensor.flatten(0, 1)

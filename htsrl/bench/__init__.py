@@ -1,0 +1,1 @@
+"""Benchmarks: ratios, with both sides in one interleaved run."""

@@ -1,0 +1,143 @@
+"""`htsrl train`: the flags of the experiment, its algorithm and its placement."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Placement
+from htsrl.config_file import load_config
+from htsrl.errors import ConfigError
+from htsrl.evaluate import evaluate
+from htsrl.run_folder import RunFolder, RunResult
+from htsrl.train import train
+
+Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _ExperimentFlags(Experiment):
+    """The experiment as flags: on a command line, an environment is a name."""
+
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV_ID")] = tyro.MISSING
+    """A Gymnasium id such as CartPole-v1, or module:Env-v0."""
+    imports: Annotated[Repeatable, tyro.conf.arg(name="import", metavar="MODULE")] = ()
+    """Import this module in every process first, for environments that register themselves."""
+    env_args: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _A2CExperimentFlags(_ExperimentFlags):
+    algorithm: A2C = field(default_factory=A2C)
+
+
+@dataclass(frozen=True)
+class _PPOExperimentFlags(_ExperimentFlags):
+    algorithm: PPO = field(default_factory=PPO)
+
+
+@dataclass(frozen=True)
+class _PlacementFlags(Placement):
+    backend: Annotated[Literal["inline", "processes"], tyro.conf.arg(name="placement")] = "processes"
+    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+
+
+@dataclass(frozen=True)
+class _TrainFlags:
+    algo: Annotated[str, tyro.conf.arg(constructor=Literal["ppo", "a2c"])]
+    """Algorithm; its own flags are listed below."""
+    config: Path | None
+    """Start from this file, such as the config.json of another run; flags override it."""
+    env_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")]
+    """An argument for the environment's constructor, the value in JSON."""
+    eval_episodes: int
+    """After training, play so many episodes with the final policy and print the score."""
+    placement: _PlacementFlags
+
+    def _train(self, flags: _ExperimentFlags) -> int:
+        env_args = {**flags.env_args, **dict(_parse_env_arg(text) for text in self.env_arg)}
+        experiment = dataclasses.replace(_plain(Experiment, flags), env_args=env_args)
+        result = train(Config(experiment, _plain(Placement, self.placement)))
+        _print_result(result)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if self.eval_episodes:
+            evaluation = evaluate(result.run_dir, self.eval_episodes)
+            print(
+                f"score     {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f}, {self.eval_episodes} episodes"
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class TrainA2C(_TrainFlags):
+    """Train an agent and write a folder of results."""
+
+    experiment: _A2CExperimentFlags
+
+    def run(self) -> int:
+        return self._train(self.experiment)
+
+
+@dataclass(frozen=True)
+class TrainPPO(_TrainFlags):
+    """Train an agent and write a folder of results."""
+
+    experiment: _PPOExperimentFlags
+
+    def run(self) -> int:
+        return self._train(self.experiment)
+
+
+def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
+    """The command's defaults: those of the algorithm and the file that the arguments name."""
+    first_look = ArgumentParser(add_help=False, allow_abbrev=False)
+    first_look.add_argument("--algo", choices=sorted(ALGORITHMS))
+    first_look.add_argument("--config", type=Path)
+    known, _ = first_look.parse_known_args(arguments)
+    base = load_config(known.config) if known.config else None
+    algo = known.algo or (base.experiment.algorithm.name if base else "ppo")
+    experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, base and base.experiment)
+    if not isinstance(experiment.algorithm, ALGORITHMS[algo]):
+        experiment = dataclasses.replace(experiment, algorithm=ALGORITHMS[algo]())
+    placement = dataclasses.replace(_flags(_PlacementFlags, base and base.placement), run_dir=None)
+    command = TrainA2C if algo == "a2c" else TrainPPO
+    return command(algo, known.config, (), 0, placement, experiment)
+
+
+def _flags(cls: Any, values: Any) -> Any:
+    """`values` as flags with these defaults."""
+    return cls(**{f.name: getattr(values, f.name) for f in dataclasses.fields(values)}) if values else cls()
+
+
+def _plain(cls: Any, flags: Any) -> Any:
+    """Flags as the plain dataclass that they extend."""
+    return cls(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)})
+
+
+def _parse_env_arg(text: str) -> tuple[str, Any]:
+    """`key=value`, the value as JSON where it is, else as the text itself."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"--env-arg {text} must be KEY=VALUE, such as --env-arg gravity=9.81")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _print_result(result: RunResult) -> None:
+    folder = RunFolder(result.run_dir)
+    mean_return = "no episode ended" if result.mean_return is None else f"{result.mean_return:.2f}"
+    print(f"return    {mean_return} (mean of the last 100 training episodes)")
+    print(f"steps     {result.steps:,} in {result.seconds:.1f} s, {result.steps_per_second:,.0f} steps/s")
+    print(f"digest    {result.digest}")
+    print(f"curve     {folder.curve_file}")
+    print(f"run       {result.run_dir}" + (" (interrupted)" if result.interrupted else ""))

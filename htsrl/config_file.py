@@ -1,0 +1,144 @@
+"""Configurations as JSON: what a run writes to its folder, and `--config` reads back."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, Placement
+from htsrl.errors import ConfigError
+
+
+def to_json(config: Config) -> str:
+    experiment = _plain(config.experiment)
+    experiment["env"] = env_name(config.experiment.env)
+    experiment["algorithm"] = {"name": config.experiment.algorithm.name, **experiment["algorithm"]}
+    return json.dumps({"experiment": experiment, "placement": _plain(config.placement)}, indent=2) + "\n"
+
+
+def load_config(path: Path, env: str | EnvFactory | None = None) -> Config:
+    """Read a configuration, with `env` in place of its environment if given.
+
+    An unknown key or a value of the wrong type is a ConfigError that names it.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
+    return from_document(document, env)
+
+
+def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
+    sections = _checked_mapping(document, {"experiment", "placement"}, "the configuration")
+    experiment = dict(_checked_mapping(sections.get("experiment", {}), _names(Experiment), "experiment"))
+    if env is None and "env" not in experiment:
+        raise ConfigError("the configuration names no environment; give experiment.env")
+    experiment["env"] = _env_from_name(experiment["env"]) if env is None else env
+    experiment["algorithm"] = _algorithm(experiment.get("algorithm", {"name": "ppo"}))
+    experiment["network"] = _build(Network, experiment.get("network", {}), "experiment.network")
+    return Config(
+        experiment=_build(Experiment, experiment, "experiment"),
+        placement=_build(Placement, sections.get("placement", {}), "placement"),
+    )
+
+
+def env_name(env: str | EnvFactory) -> str:
+    """The id of an environment, or `module:function` of a callable that can be imported again."""
+    return env if isinstance(env, str) else f"callable {env.__module__}:{getattr(env, '__qualname__', repr(env))}"
+
+
+def _env_from_name(name: Any) -> Any:
+    if not isinstance(name, str) or not name.startswith("callable "):
+        return name
+    module, _, qualified = name.removeprefix("callable ").partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualified.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"the environment was the {name}, which cannot be imported here ({error}); "
+            "call htsrl.evaluate or htsrl.train from Python with the callable itself"
+        ) from error
+    return found
+
+
+def _algorithm(section: Any) -> Any:
+    name = str(section.get("name")) if isinstance(section, Mapping) else ""
+    if name not in ALGORITHMS:
+        raise ConfigError(f"experiment.algorithm.name={name!r} must be one of {', '.join(ALGORITHMS)}")
+    settings = {key: value for key, value in section.items() if key != "name"}
+    return _build(ALGORITHMS[name], settings, "experiment.algorithm")
+
+
+def _build(cls: Any, section: Any, where: str) -> Any:
+    values = dict(_checked_mapping(section, _names(cls), where))
+    hints = typing.get_type_hints(cls)
+    for name, value in values.items():
+        values[name] = _converted(value, hints[name], f"{where}.{name}")
+    return cls(**values)
+
+
+def _converted(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the field's type wants it; JSON has no tuples, paths or dataclasses."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for option in options:
+        origin = typing.get_origin(option)
+        if origin is typing.Literal and value in typing.get_args(option):
+            return value
+        if option is Path and isinstance(value, str):
+            return Path(value)
+        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if origin is tuple and isinstance(value, list | tuple):
+            element = typing.get_args(option)[0]
+            return tuple(_converted(item, element, f"{where}[{i}]") for i, item in enumerate(value))
+        if option is int and isinstance(value, bool):
+            continue
+        if origin is not typing.Literal and isinstance(value, origin or option):
+            return value
+    allowed = " or ".join(_type_name(option) for option in options)
+    raise ConfigError(f"{where}={value!r} must be {allowed}")
+
+
+def _type_name(option: Any) -> str:
+    if typing.get_origin(option) is typing.Literal:
+        return ", ".join(map(str, typing.get_args(option)))
+    return "null" if option is type(None) else getattr(option, "__name__", str(option))
+
+
+def _checked_mapping(section: Any, known: set[str], where: str) -> Mapping[str, Any]:
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{where} must be an object of names and values, not {section!r}")
+    for key in section:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown key {key!r} in {where}; {hint}")
+    return section
+
+
+def _names(cls: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, paths as strings."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

@@ -1,0 +1,1 @@
+"""What passes between the roles: storages, requests and answers, versioned parameters, signals."""

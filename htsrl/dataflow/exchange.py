@@ -1,0 +1,98 @@
+"""How executors ask and actors answer: one word per environment on each side, no lock, no queue.
+
+An executor that has written an observation into a storage writes a *ticket* into `requests[env]`; the actor
+that serves the environment writes its answer into the storage and then the same ticket into `answers[env]`.
+Every word has one writer and only grows, so whatever process is killed, the words say what is left to do.
+The words are written after the data they announce; the order holds on x86-64, and everywhere else across the
+system call of the doorbell that follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tickets:
+    """Numbers a request by (rollout, row, kind), growing in the order in which an environment asks.
+
+    Within a rollout of T steps: act on row 0, perhaps the value of row 1, act on row 1, ..., the value of row T.
+    """
+
+    rows_per_rollout: int
+
+    def to_act(self, rollout: int, row: int) -> int:
+        return 2 * (rollout * self.rows_per_rollout + row) + 2
+
+    def for_value(self, rollout: int, row: int) -> int:
+        return self.to_act(rollout, row) - 1
+
+    def rollout_and_row(self, tickets: Words) -> tuple[Words, Words]:
+        rollouts, rows = np.divmod((tickets - 1) // 2, self.rows_per_rollout)
+        return rollouts, rows
+
+    @staticmethod
+    def asks_to_act(tickets: Words) -> NDArray[np.bool_]:
+        even: NDArray[np.bool_] = tickets % 2 == 0
+        return even
+
+
+def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
+    """The words that steer a run, by writer."""
+    return [
+        ArraySpec("requests", (num_envs,), "int64"),  # the environment's executor
+        ArraySpec("answers", (num_envs,), "int64"),  # the environment's actor
+        ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
+        ArraySpec("published_version", (1,), "int64"),  # the learner
+        ArraySpec("stop", (1,), "int64"),  # the supervisor
+        ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
+    ]
+
+
+class Exchange:
+    """The words shared by executors, actors and learner."""
+
+    def __init__(self, memory: SharedArrays, num_steps: int) -> None:
+        self.tickets = Tickets(rows_per_rollout=num_steps + 1)
+        self.requests: Words = memory["requests"]
+        self.answers: Words = memory["answers"]
+        self.completed_rollouts: Words = memory["completed_rollouts"]
+        self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
+        self._published_version: Words = memory["published_version"]
+        self._stop: Words = memory["stop"]
+
+    @property
+    def published_version(self) -> int:
+        return int(self._published_version[0])
+
+    @published_version.setter
+    def published_version(self, version: int) -> None:
+        self._published_version[0] = version
+
+    @property
+    def stopping(self) -> bool:
+        return bool(self._stop[0])
+
+    def stop(self) -> None:
+        self._stop[0] = 1
+
+    def pending(self, envs: Words) -> Words:
+        """Those of `envs` that wait for an answer."""
+        waiting: Words = envs[self.requests[envs] != self.answers[envs]]
+        return waiting
+
+    def all_stand_still(self) -> bool:
+        """Whether every environment waits for an action or has completed the rollout that the newest version made."""
+        waiting = (self.requests != self.answers) & self.tickets.asks_to_act(self.requests)
+        return bool((waiting | (self.completed_rollouts > self.published_version)).all())
+
+    def rollout_is_complete(self, rollout: int) -> bool:
+        return bool(self.completed_rollouts.min() > rollout)

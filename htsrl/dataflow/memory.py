@@ -1,0 +1,86 @@
+"""Named arrays over one block of memory that processes share.
+
+The block has no name in the file system: it goes away with the last process that maps it, however that
+process ends, and nobody else can open it.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.errors import ConfigError
+
+Array = NDArray[Any]
+ALIGNMENT = 64  # a cache line, and what vector instructions like best
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array's name, shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def num_bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+class SharedArrays:
+    """Arrays laid out one after another in a block that starts zeroed."""
+
+    def __init__(self, specs: Sequence[ArraySpec], fd: int | None = None) -> None:
+        """Allocate a new block, or map the existing one behind `fd`."""
+        self.specs = tuple(specs)
+        num_bytes = sum(_aligned(spec.num_bytes) for spec in self.specs)
+        self.fd = _allocate(num_bytes) if fd is None else fd
+        self._block = mmap.mmap(self.fd, num_bytes)
+        self._arrays: dict[str, Array] = {}
+        offset = 0
+        for spec in self.specs:
+            count = int(np.prod(spec.shape, dtype=np.int64))
+            array = np.frombuffer(self._block, dtype=spec.dtype, count=count, offset=offset)
+            self._arrays[spec.name] = array.reshape(spec.shape)
+            offset += _aligned(spec.num_bytes)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def close_fd(self) -> None:
+        """Give up the right to hand the block to others; the mapping itself lives as long as its arrays."""
+        os.close(self.fd)
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-max(num_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def _allocate(num_bytes: int) -> int:
+    """A file descriptor of unnamed memory, reserved in full: running out later would be a SIGBUS in mid-run."""
+    fd = os.memfd_create("htsrl") if hasattr(os, "memfd_create") else _unnamed_file()
+    try:
+        os.posix_fallocate(fd, 0, num_bytes)
+    except OSError as error:
+        os.close(fd)
+        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+            raise
+        raise ConfigError(
+            f"the storages need {num_bytes / 2**20:.0f} MiB of shared memory, which this machine does not have free; "
+            "lower num_envs or sync_interval"
+        ) from error
+    return fd
+
+
+def _unnamed_file() -> int:
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,109 @@
+"""Versioned parameters: one flat vector per version, in a ring of three slots of shared memory.
+
+While update u runs, version u-1 made its data, version u acts, and version u+1 is being written: three slots.
+A slot holds the parameters and the optimizer's state behind them, so an update reads one whole slot and writes
+another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views into the slots and
+publishing copies nothing; on another device each slot has a mirror there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from htsrl.dataflow.memory import ALIGNMENT, ArraySpec, SharedArrays
+
+NUM_SLOTS = 3
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class FlatLayout:
+    """Where each parameter of a module lies in the flat vector, each on a cache line of its own."""
+
+    offsets: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, module: nn.Module) -> FlatLayout:
+        per_line = ALIGNMENT // FLOAT_BYTES
+        offsets, size = [], 0
+        for parameter in module.parameters():
+            assert parameter.dtype == torch.float32, f"parameters are float32, not {parameter.dtype}"
+            offsets.append(size)
+            size += -(-parameter.numel() // per_line) * per_line
+        return cls(tuple(offsets), size)
+
+    def views(self, flat: torch.Tensor, module: nn.Module) -> list[torch.Tensor]:
+        """The parts of `flat` shaped like the parameters of `module`, convolutions in channels_last order."""
+        return [
+            _shaped_like(parameter, flat[offset : offset + parameter.numel()])
+            for offset, parameter in zip(self.offsets, module.parameters(), strict=True)
+        ]
+
+
+def _shaped_like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    if parameter.dim() == 4:
+        out, channels, height, width = parameter.shape
+        return part.view(out, height, width, channels).permute(0, 3, 1, 2)
+    return part.view(parameter.shape)
+
+
+def parameter_arrays(layout: FlatLayout, num_optimizer_vectors: int) -> list[ArraySpec]:
+    """A slot is [parameters, optimizer vectors ...], and the optimizer's step count beside it."""
+    return [
+        ArraySpec("parameter_slots", (NUM_SLOTS, 1 + num_optimizer_vectors, layout.size), "float32"),
+        ArraySpec("optimizer_steps", (NUM_SLOTS,), "float32"),
+    ]
+
+
+class ParameterRing:
+    """The newest three versions, each as a module that reads its slot."""
+
+    def __init__(self, memory: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
+        self._shared = torch.from_numpy(memory["parameter_slots"])
+        self._shared_steps = torch.from_numpy(memory["optimizer_steps"])
+        self._on_host = device.type == "cpu"
+        self.slots = self._shared if self._on_host else self._shared.to(device)
+        self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)
+        self.modules = [build_module().to(device) for _ in range(NUM_SLOTS)]
+        self.layout = FlatLayout.of(self.modules[0])
+        self._mirrored_versions = [-1] * NUM_SLOTS
+        for module, slot in zip(self.modules, self.slots, strict=True):
+            for parameter, view in zip(module.parameters(), self.layout.views(slot[0], module), strict=True):
+                parameter.data = view
+
+    @staticmethod
+    def slot_of(version: int) -> int:
+        return version % NUM_SLOTS
+
+    def module(self, version: int) -> nn.Module:
+        """The policy of a published version."""
+        slot = self.slot_of(version)
+        if not self._on_host and self._mirrored_versions[slot] != version:
+            self.slots[slot, 0].copy_(self._shared[slot, 0])
+            self._mirrored_versions[slot] = version
+        return self.modules[slot]
+
+    def initialise(self, module: nn.Module) -> None:
+        """Make `module` version 0."""
+        for view, parameter in zip(self.layout.views(self.slots[0, 0], module), module.parameters(), strict=True):
+            view.copy_(parameter.detach())
+
+    def draft(self, version: int) -> int:
+        """Copy the version before into the slot of `version`, to be improved there; returns the slot."""
+        slot, previous = self.slot_of(version), self.slot_of(version - 1)
+        self.slots[slot].copy_(self.slots[previous])
+        self.steps[slot] = self.steps[previous]
+        return slot
+
+    def commit(self, version: int) -> None:
+        """Bring a finished draft into shared memory; a no-op where the draft was written there."""
+        slot = self.slot_of(version)
+        if not self._on_host:
+            self._shared[slot].copy_(self.slots[slot])
+            self._shared_steps[slot] = self.steps[slot]
+            self._mirrored_versions[slot] = version

@@ -1,0 +1,24 @@
+"""What every role of a run looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from htsrl.dataflow.exchange import Exchange
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.storage import Storages
+from htsrl.dataflow.trajectory import TrajectorySpec
+from htsrl.schedules.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The storages, the words that announce what is in them, and the schedule that says who may touch which when."""
+
+    storages: Storages
+    exchange: Exchange
+    schedule: Schedule
+
+    @classmethod
+    def over(cls, memory: SharedArrays, trajectory: TrajectorySpec, schedule: Schedule) -> Shared:
+        return cls(Storages(trajectory, memory), Exchange(memory, trajectory.num_steps), schedule)

@@ -1,0 +1,45 @@
+"""The two storages: one is written by executors and actors while the learner reads the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.trajectory import TrajectorySpec
+
+POISON_BYTE = 0xA5
+
+
+class Storages:
+    """The fields of both storages, as arrays `[storage, T, B, ...]`.
+
+    Who writes what: of environment b, its executor writes the observations, noise, rewards and episode ends,
+    and its actor the versions, actions, log-probabilities and values. The learner only reads.
+    """
+
+    def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
+        self.spec = spec
+        self.fields: dict[str, NDArray[Any]] = {field.name: memory[field.name] for field in spec.fields}
+        self.observations = {name: self.fields[name] for name in spec.observation_names}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.fields[name]
+
+    def batch(self, storage: int) -> dict[str, NDArray[Any]]:
+        """The fields `[T, B, ...]` that one update learns from, without a copy."""
+        return {
+            field.name: self.fields[field.name][storage, : self.spec.num_steps]
+            for field in self.spec.fields
+            if field.learned_from
+        }
+
+    def poison(self, storage: int) -> None:
+        """Fill what was learned from with nonsense, so that reading it again cannot go unnoticed.
+
+        The observation after the last step survives: the next rollout of its environment starts from it.
+        """
+        for array in self.batch(storage).values():
+            array.view(np.uint8)[...] = POISON_BYTE

@@ -1,0 +1,72 @@
+"""The fields of a trajectory, declared once, from the environment's spaces.
+
+Every field is an array `[storage, T, B, ...]`: two storages, T steps of an interval, B environments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gymnasium import spaces
+
+from htsrl.dataflow.memory import ArraySpec
+from htsrl.seeding import ActionNoise
+from htsrl.spaces import action_leaf, observation_leaves
+
+NUM_STORAGES = 2
+
+
+@dataclass(frozen=True)
+class Field:
+    """One named quantity of every step."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    extra_rows: int = 0
+    """Rows beyond the interval's steps: an actor is also asked for the value of what follows the last one."""
+    learned_from: bool = True
+    """Part of the batch, and so of the digest."""
+
+
+@dataclass(frozen=True)
+class TrajectorySpec:
+    """Shapes and dtypes of all that an interval leaves behind."""
+
+    num_steps: int
+    num_envs: int
+    fields: tuple[Field, ...]
+    observation_names: tuple[str, ...]
+    noise: ActionNoise
+
+    def arrays(self) -> list[ArraySpec]:
+        return [
+            ArraySpec(f.name, (NUM_STORAGES, self.num_steps + f.extra_rows, self.num_envs, *f.shape), f.dtype)
+            for f in self.fields
+        ]
+
+
+def trajectory_spec(
+    observation_space: spaces.Space[object], action_space: spaces.Space[object], num_steps: int, num_envs: int
+) -> TrajectorySpec:
+    """The fields for environments with these spaces, in the order in which a step fills them."""
+    observations = observation_leaves(observation_space)
+    action = action_leaf(action_space)
+    fields = [
+        *(Field(name, leaf.shape, leaf.dtype, extra_rows=1) for name, leaf in observations.items()),
+        Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
+        Field("versions", (), "int64"),
+        Field("actions", action.shape, action.dtype),
+        Field("log_probs", (), "float32"),
+        Field("values", (), "float32"),
+        Field("rewards", (), "float32"),
+        Field("terminated", (), "bool"),
+        Field("truncated", (), "bool"),
+        # The value of the true next observation, where `values` of the next row cannot say it:
+        # after a truncated step, whose next row starts another episode, and after the last step.
+        Field("bootstrap_values", (), "float32"),
+        # Written where an episode ends; its length is zero everywhere else.
+        Field("episode_returns", (), "float64"),
+        Field("episode_lengths", (), "int64"),
+    ]
+    return TrajectorySpec(num_steps, num_envs, tuple(fields), tuple(observations), action.noise)

@@ -1,0 +1,127 @@
+"""The digest: a hash chain over parameters and batches, one link per barrier.
+
+Two runs are identical when their last links are equal. A link also keeps short hashes by tensor and by environment,
+so that two runs that differ can be told where they parted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from htsrl.errors import RunFolderError
+
+SHORT = 8  # hex digits of a hash that only helps to locate a difference
+
+
+@dataclass(frozen=True)
+class Link:
+    """The state of a run after one update."""
+
+    update: int
+    chain: str
+    """Hash of everything up to here."""
+    parameters: str
+    """Hash of the parameters after the update."""
+    tensors: Mapping[str, str]
+    """Short hash of every field of the batch."""
+    envs: str
+    """Short hashes of every environment's part of the batch, one after another."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Link:
+        return cls(**json.loads(line))
+
+    def env_hashes(self) -> list[str]:
+        return [self.envs[i : i + SHORT] for i in range(0, len(self.envs), SHORT)]
+
+
+@dataclass(frozen=True)
+class BatchHash:
+    """Short hashes of a batch by tensor and by environment, and one over all of it."""
+
+    tensors: Mapping[str, str]
+    envs: str
+    whole: bytes
+
+
+def hash_batch(fields: Mapping[str, NDArray[Any]]) -> BatchHash:
+    """Hash fields `[T, B, ...]` cell by cell, a cell being one tensor of one environment."""
+    num_envs = next(iter(fields.values())).shape[1]
+    cells = np.array(
+        [
+            [xxhash.xxh3_64_intdigest(_contiguous(array[:, env])) for env in range(num_envs)]
+            for array in fields.values()
+        ],
+        dtype=np.uint64,
+    )
+    return BatchHash(
+        tensors={name: _short(cells[i]) for i, name in enumerate(fields)},
+        envs="".join(_short(np.ascontiguousarray(cells[:, env])) for env in range(num_envs)),
+        whole=cells.tobytes(),
+    )
+
+
+class DigestChain:
+    """Grows by a link at every barrier."""
+
+    def __init__(self, initial_parameters: NDArray[Any]) -> None:
+        self.chain = xxhash.xxh3_128_hexdigest(_contiguous(initial_parameters))
+
+    def extend(self, update: int, parameters: NDArray[Any], batch: BatchHash) -> Link:
+        parameter_hash = xxhash.xxh3_128_hexdigest(_contiguous(parameters))
+        self.chain = xxhash.xxh3_128_hexdigest(f"{self.chain}{update}{parameter_hash}".encode() + batch.whole)
+        return Link(update, self.chain, parameter_hash, batch.tensors, batch.envs)
+
+
+def read_links(run_dir: Path) -> list[Link]:
+    path = run_dir / "digest.jsonl"
+    if not path.is_file():
+        raise RunFolderError(f"{run_dir} holds no digest.jsonl; is it the folder of a run?")
+    lines = path.read_text().split("\n")
+    try:
+        return [Link.from_json(line) for line in lines[:-1]]  # a cut last line has no newline
+    except (json.JSONDecodeError, TypeError) as error:
+        raise RunFolderError(f"{path} is damaged: {error}") from error
+
+
+def first_difference(links_a: list[Link], links_b: list[Link]) -> str | None:
+    """Where two runs part, in words; None where they are identical."""
+    for a, b in zip(links_a, links_b, strict=False):
+        if a.chain != b.chain:
+            return f"barrier {a.update}: {_what_differs(a, b)}"
+    shorter, longer = sorted((len(links_a), len(links_b)))
+    if shorter != longer:
+        return f"barrier {shorter}: one run ends here, the other has {longer} barriers"
+    return None
+
+
+def _what_differs(a: Link, b: Link) -> str:
+    tensors = [name for name in a.tensors if a.tensors[name] != b.tensors.get(name)]
+    envs = [i for i, (x, y) in enumerate(zip(a.env_hashes(), b.env_hashes(), strict=False)) if x != y]
+    if len(a.envs) != len(b.envs):
+        return f"the runs have {len(a.env_hashes())} and {len(b.env_hashes())} environments"
+    if tensors:
+        rest = f" (in all: tensors {', '.join(tensors)}; environments {', '.join(map(str, envs))})"
+        return f"environment {envs[0]}, tensor {tensors[0]}" + (rest if len(tensors) + len(envs) > 2 else "")
+    if a.parameters != b.parameters:
+        return "the batches are equal, the parameters after the update are not"
+    return "the initial parameters differ"
+
+
+def _contiguous(array: NDArray[Any]) -> Any:
+    return np.ascontiguousarray(array).view(np.uint8).data
+
+
+def _short(cells: NDArray[np.uint64]) -> str:
+    return xxhash.xxh3_64_hexdigest(cells.tobytes())[:SHORT]

@@ -1,0 +1,128 @@
+"""What the bits of a result depend on besides the experiment, and how htsrl pins it down."""
+
+from __future__ import annotations
+
+import os
+import platform
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+# Intel's matrix library then gives a row the same bits in a batch of any size. It is read at the library's first use.
+MKL_MODE = {"MKL_CBWR": "AUTO,STRICT"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def prepare_process() -> None:
+    """Ask for row-independent matrix products; called when htsrl is imported, before torch computes anything."""
+    for name, value in MKL_MODE.items():
+        os.environ.setdefault(name, value)
+
+
+def use_one_thread() -> None:
+    """One torch thread and deterministic kernels from here on.
+
+    The last bits of a sum depend on how many threads share it; parallelism comes from processes instead.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """The same inside, and the caller's settings again outside."""
+    import torch
+
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    use_one_thread()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Two runs can be expected to agree to the bit only where these are equal."""
+
+    python: str
+    numpy: str
+    torch: str
+    machine: str
+    cpu_capability: str
+    device: str
+    mkl_mode: str
+    computation: str
+    """Hash of a short forward and backward pass of fixed numbers."""
+
+    def differences(self, other: Fingerprint) -> list[str]:
+        mine, theirs = asdict(self), asdict(other)
+        return [f"{name}: {mine[name]} / {theirs[name]}" for name in mine if mine[name] != theirs[name]]
+
+
+def take_fingerprint(device: str) -> Fingerprint:
+    import numpy
+    import torch
+
+    return Fingerprint(
+        python=platform.python_version(),
+        numpy=numpy.__version__,
+        torch=torch.__version__,
+        machine=platform.machine(),
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        device=device if device == "cpu" else torch.cuda.get_device_name(device),
+        mkl_mode=os.environ.get("MKL_CBWR", ""),
+        computation=_computation_hash(device),
+    )
+
+
+def _computation_hash(device: str) -> str:
+    """A convolution, two matrix products and their gradients, on numbers that every machine has exactly."""
+    import torch
+    import xxhash
+    from torch import nn
+
+    def ramp(*shape: int) -> torch.Tensor:
+        count = torch.Size(shape).numel()
+        return ((torch.arange(count, device=device) * 7919 % 1013).float() / 1013 - 0.5).view(shape)
+
+    with single_threaded():
+        network = nn.Sequential(
+            nn.Conv2d(4, 16, 8, 4), nn.Tanh(), nn.Flatten(), nn.Linear(16 * 64, 32), nn.Linear(32, 3)
+        )
+        network.to(device)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.copy_(ramp(*parameter.shape))
+        output = network(ramp(8, 4, 36, 36))
+        output.square().sum().backward()
+        hasher = xxhash.xxh3_128(output.detach().cpu().numpy().tobytes())
+        for parameter in network.parameters():
+            assert parameter.grad is not None
+            hasher.update(parameter.grad.cpu().numpy().tobytes())
+    return hasher.hexdigest()
+
+
+def warn_if_torch_was_used_before() -> None:
+    """Say so when the matrix library started without the mode above: this run then has bits of its own."""
+    import torch
+
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return
+    with torch.inference_mode(), single_threaded():
+        weights, rows = torch.sin(torch.arange(128.0)).view(2, 64), torch.cos(torch.arange(1024.0)).view(16, 64)
+        together = rows @ weights.T
+        alone = torch.cat([rows[i : i + 1] @ weights.T for i in range(16)])
+    if not torch.equal(together, alone):
+        warnings.warn(
+            f"torch computed something before htsrl was imported, or MKL_CBWR={os.environ.get('MKL_CBWR')!r} asks for "
+            "another mode: this run repeats exactly in the same situation, but its digest differs from that of other "
+            "processes. Import htsrl first.",
+            stacklevel=2,
+        )

@@ -1,0 +1,1 @@
+"""Where the roles live: all in this process, or each in a process of its own."""

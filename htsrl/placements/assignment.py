@@ -1,0 +1,75 @@
+"""What one worker process hosts, and how it wakes the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from htsrl.dataflow.signals import Doorbell
+from htsrl.placements.blueprint import Blueprint
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """The roles of one worker, by their numbers."""
+
+    name: str
+    executor: int | None = None
+    actor: int | None = None
+    learner: bool = False
+
+
+def crew(blueprint: Blueprint) -> list[Hosted]:
+    """The workers of a run; the last one hosts the learner."""
+    executors, actors = range(len(blueprint.executor_envs)), range(len(blueprint.actor_envs))
+    if blueprint.acts_for_itself:
+        workers = [Hosted(f"executor {i} with actor {i}", executor=i, actor=i) for i in executors]
+    else:
+        workers = [Hosted(f"executor {i}", executor=i) for i in executors]
+        workers += [Hosted(f"actor {i}", actor=i) for i in actors]
+    return [*workers, Hosted("learner", learner=True)]
+
+
+@dataclass(frozen=True)
+class Doorbells:
+    """Wakes other workers; never its own, which looks around after every turn anyway."""
+
+    own: Doorbell
+    executor_of: tuple[Doorbell, ...]
+    """The doorbell behind which each environment's executor lives."""
+    actor_of: tuple[Doorbell, ...]
+    """The doorbell behind which each environment's actor lives."""
+    learner: Doorbell
+    step_barrier: bool
+
+    def ring_actors(self, envs: Sequence[int]) -> None:
+        # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
+        self._ring(self.actor_of if self.step_barrier else (self.actor_of[env] for env in envs))
+
+    def ring_executors(self, envs: Sequence[int]) -> None:
+        self._ring(self.executor_of[env] for env in envs)
+
+    def ring_all_executors(self) -> None:
+        self._ring(self.executor_of)
+
+    def ring_learner(self) -> None:
+        self.learner.ring()
+
+    def _ring(self, doorbells: Iterable[Doorbell]) -> None:
+        for fd, doorbell in {doorbell.write_fd: doorbell for doorbell in doorbells}.items():
+            if fd != self.own.write_fd:
+                doorbell.ring()
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """All that a worker process is told: its roles, and the file descriptors it inherits."""
+
+    number: int
+    hosted: Hosted
+    blueprint: Blueprint
+    doorbells: Doorbells
+    memory_fd: int
+    lifeline_fd: int
+    report_fd: int
+    parent_pid: int

@@ -1,0 +1,120 @@
+"""The blueprint: all that a process needs to know to build any role of a run.
+
+It is plain data, and this module imports torch only inside the functions that build what computes: executors do
+without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from htsrl.config import Config, Experiment
+from htsrl.dataflow.exchange import control_arrays
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.trajectory import TrajectorySpec
+from htsrl.envs.make import make_env
+from htsrl.roles.executor import Executor
+from htsrl.roles.replica import Replica
+from htsrl.roles.role import Notify, NotifyFor
+from htsrl.schedules.schedule import make_schedule
+from htsrl.seeding import network_seed
+
+if TYPE_CHECKING:
+    from htsrl.dataflow.parameters import ParameterRing
+    from htsrl.policies.policy import Policy
+    from htsrl.roles.actor import Actor
+    from htsrl.roles.learner import Learner
+    from htsrl.roles.report import UpdateReport
+
+Envs = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A run, ready to be built."""
+
+    config: Config
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    trajectory: TrajectorySpec
+    parameter_specs: tuple[ArraySpec, ...]
+    shape: ReferenceShape
+    executor_envs: tuple[Envs, ...]
+    """The environments that each executor owns."""
+    actor_envs: tuple[Envs, ...]
+    """The environments that each actor serves."""
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.config.experiment
+
+    @property
+    def acts_for_itself(self) -> bool:
+        """Whether executor i and actor i share a process and their environments."""
+        return self.config.placement.resolved_actors() == 0
+
+    def memory_specs(self) -> list[ArraySpec]:
+        num_workers = len(self.executor_envs) + len(self.actor_envs) + 1
+        return [
+            *control_arrays(self.experiment.num_envs, num_workers),
+            *self.trajectory.arrays(),
+            *self.parameter_specs,
+        ]
+
+    def shared(self, memory: SharedArrays) -> Shared:
+        return Shared.over(memory, self.trajectory, make_schedule(self.experiment.schedule))
+
+    def build_executor(self, index: int, shared: Shared, actors: NotifyFor, learner: Notify) -> Executor:
+        experiment = self.experiment
+        replicas = [
+            Replica(
+                env,
+                make_env(experiment.env, experiment.env_args, experiment.imports),
+                shared,
+                experiment.seed,
+                experiment.num_intervals,
+            )
+            for env in self.executor_envs[index]
+        ]
+        return Executor(replicas, actors, learner)
+
+    def build_policy(self) -> Policy:
+        from htsrl.policies.policy import build_policy
+
+        experiment = self.experiment
+        return build_policy(
+            self.observation_space, self.action_space, experiment.network, network_seed(experiment.seed)
+        )
+
+    def build_parameters(self, memory: SharedArrays, device: str | None = None) -> ParameterRing:
+        """The parameter ring on the device of the placement, or another."""
+        import torch
+
+        from htsrl.dataflow.parameters import ParameterRing
+
+        return ParameterRing(memory, self.build_policy, torch.device(device or self.config.placement.device))
+
+    def build_actor(self, index: int, shared: Shared, parameters: ParameterRing, executors: NotifyFor) -> Actor:
+        from htsrl.roles.actor import Actor
+
+        return Actor(self.actor_envs[index], shared, parameters, self.shape, executors)
+
+    def build_learner(
+        self, shared: Shared, parameters: ParameterRing, executors: Notify, report: Callable[[UpdateReport], None]
+    ) -> Learner:
+        from htsrl.roles.learner import Learner
+
+        verify = self.config.placement.verify_storages
+        return Learner(self.experiment, shared, parameters, executors, report, verify)
+
+
+def share_out(num_envs: int, num_workers: int) -> tuple[Envs, ...]:
+    """Neighbouring environments to each worker, as evenly as possible."""
+    return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(num_envs), num_workers))

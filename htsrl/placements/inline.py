@@ -1,0 +1,36 @@
+"""All roles in this process, turn by turn: for the debugger, and the oracle that other placements must match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.placements.blueprint import Blueprint
+from htsrl.roles.report import UpdateReport
+from htsrl.roles.role import Jittery, Role, advance_all
+
+
+def run_inline(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[UpdateReport], None]) -> None:
+    """Train to the end, reporting after every update."""
+    shared = blueprint.shared(memory)
+    parameters = blueprint.build_parameters(memory)
+    executors = [
+        blueprint.build_executor(i, shared, actors=lambda envs: None, learner=lambda: None)
+        for i in range(len(blueprint.executor_envs))
+    ]
+    actors = [
+        blueprint.build_actor(i, shared, parameters, executors=lambda envs: None)
+        for i in range(len(blueprint.actor_envs))
+    ]
+    learner = blueprint.build_learner(shared, parameters, executors=lambda: None, report=on_report)
+    roles: list[Role] = [*executors, *actors, learner]
+    jitter = blueprint.config.placement.jitter_seconds
+    if jitter:
+        roles = [Jittery(role, jitter) for role in roles]
+    try:
+        while not learner.finished:
+            progressed = advance_all(roles)
+            assert progressed, f"nobody can go on: {[role.waits_for() for role in roles]}"
+    finally:
+        for executor in executors:
+            executor.close()

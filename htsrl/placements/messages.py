@@ -1,0 +1,62 @@
+"""What workers tell the supervisor: one JSON object per line, over a pipe whose end also tells of their death."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+from htsrl.digest import Link
+from htsrl.errors import EnvironmentFailure, HtsrlError, WaitTimeout
+from htsrl.roles.report import UpdateReport
+
+READ_BYTES = 1 << 16
+
+
+class Mouthpiece:
+    """A worker's end."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def ready(self) -> None:
+        self._send({"kind": "ready"})
+
+    def update(self, report: UpdateReport) -> None:
+        self._send({"kind": "update", **asdict(report)})
+
+    def failure(self, error: BaseException, details: str) -> None:
+        self._send({"kind": "failure", "error": type(error).__name__, "message": details})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+class Earpiece:
+    """The supervisor's end: splits the bytes that arrive into messages."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._rest = b""
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """The messages that have come; None once the worker is gone."""
+        data = os.read(self.fd, READ_BYTES)
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+def report_of(message: dict[str, Any]) -> UpdateReport:
+    fields = {name: value for name, value in message.items() if name != "kind"}
+    return UpdateReport(**{**fields, "link": Link(**fields["link"])})
+
+
+def error_of(message: dict[str, Any]) -> HtsrlError:
+    """The error a worker failed with; anything htsrl does not know becomes a plain HtsrlError."""
+    known = {"EnvironmentFailure": EnvironmentFailure, "WaitTimeout": WaitTimeout}
+    return known.get(message["error"], HtsrlError)(message["message"])

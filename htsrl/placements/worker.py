@@ -1,0 +1,101 @@
+"""A worker process: builds its roles from the blueprint and drives them until the run stops.
+
+Started as `python -m htsrl.placements.worker`, with its assignment on standard input. A fresh interpreter rather
+than a fork: no inherited locks, threads or file descriptors, and no second run of the user's script.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+
+import cloudpickle
+
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.signals import Waiter
+from htsrl.errors import HtsrlError, WaitTimeout
+from htsrl.placements.assignment import Assignment
+from htsrl.placements.messages import Mouthpiece
+from htsrl.roles.executor import Executor
+from htsrl.roles.role import Jittery, Role, advance_all
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
+    _die_with_parent(assignment.parent_pid)
+    mouthpiece = Mouthpiece(assignment.report_fd)
+    try:
+        _work(assignment, mouthpiece)
+    except HtsrlError as error:
+        mouthpiece.failure(error, str(error))
+        sys.exit(1)
+    except Exception as error:
+        mouthpiece.failure(error, f"{assignment.hosted.name} (pid {os.getpid()}) failed:\n{traceback.format_exc()}")
+        sys.exit(1)
+
+
+def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
+    memory = SharedArrays(assignment.blueprint.memory_specs(), assignment.memory_fd)
+    shared = assignment.blueprint.shared(memory)
+    roles = _build_roles(assignment, memory, shared, mouthpiece)
+    mouthpiece.ready()
+    try:
+        _take_turns(assignment, shared, roles)
+    finally:
+        for role in roles:
+            if isinstance(role, Executor):
+                role.close()
+
+
+def _build_roles(assignment: Assignment, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece) -> list[Role]:
+    hosted, blueprint, doorbells = assignment.hosted, assignment.blueprint, assignment.doorbells
+    roles: list[Role] = []
+    if hosted.executor is not None:
+        roles.append(blueprint.build_executor(hosted.executor, shared, doorbells.ring_actors, doorbells.ring_learner))
+    if hosted.actor is not None or hosted.learner:
+        from htsrl.numerics import use_one_thread
+
+        use_one_thread()
+        parameters = blueprint.build_parameters(memory)
+        if hosted.actor is not None:
+            roles.append(blueprint.build_actor(hosted.actor, shared, parameters, doorbells.ring_executors))
+        if hosted.learner:
+            roles.append(blueprint.build_learner(shared, parameters, doorbells.ring_all_executors, mouthpiece.update))
+    return roles
+
+
+def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role]) -> None:
+    """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
+    placement = assignment.blueprint.config.placement
+    turns = [Jittery(role, placement.jitter_seconds) for role in roles] if placement.jitter_seconds else roles
+    waiter = Waiter(assignment.doorbells.own, assignment.lifeline_fd)
+    while not shared.exchange.stopping:
+        if advance_all(turns):
+            continue
+        waiter.clear()
+        if shared.exchange.stopping or advance_all(turns):
+            continue
+        if not waiter.wait(placement.deadline_seconds):
+            raise WaitTimeout(
+                f"{assignment.hosted.name} (pid {os.getpid()}) waited deadline_seconds={placement.deadline_seconds:g} "
+                f"for {'; '.join(role.waits_for() for role in roles)}"
+            )
+        shared.exchange.waited_seconds[assignment.number] = waiter.waited_seconds
+
+
+def _die_with_parent(parent_pid: int) -> None:
+    """Be killed when the supervisor dies, even in the middle of a long step."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent_pid:
+            os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Networks that turn observations into a distribution over actions and a value."""

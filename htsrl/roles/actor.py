@@ -1,0 +1,90 @@
+"""The actor: takes whatever observations are ready, runs the policy, writes the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from htsrl.dataflow.exchange import Words
+from htsrl.dataflow.parameters import ParameterRing
+from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.shared import Shared
+from htsrl.policies.policy import Policy
+from htsrl.roles.role import NotifyFor
+from htsrl.schedules.schedule import storage_of
+
+
+class Actor:
+    """Serves a fixed set of environments; holds no state, so any actor would give the same answers."""
+
+    def __init__(
+        self,
+        envs: Sequence[int],
+        shared: Shared,
+        parameters: ParameterRing,
+        shape: ReferenceShape,
+        notify_executors: NotifyFor,
+    ) -> None:
+        self._envs = np.array(envs, dtype=np.int64)
+        self._storages = storages = shared.storages
+        self._exchange = shared.exchange
+        self._schedule = shared.schedule
+        self._parameters = parameters
+        self._shape = shape
+        self._notify_executors = notify_executors
+        self._device = parameters.slots.device
+        self._num_envs = storages.spec.num_envs
+        self._rows_per_storage = storages.spec.num_steps + 1
+        self._observation_steps = {
+            name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.observations.items()
+        }
+        self._noise_steps = torch.from_numpy(storages["noise"]).flatten(0, 2)
+
+    def advance(self) -> bool:
+        envs, tickets = self._ready()
+        if not len(envs):
+            return False
+        rollouts, rows = self._exchange.tickets.rollout_and_row(tickets)
+        to_act = self._exchange.tickets.asks_to_act(tickets)
+        for rollout in sorted(set(rollouts.tolist())):
+            chosen = rollouts == rollout
+            self._answer(rollout, envs[chosen], rows[chosen], to_act[chosen])
+        self._exchange.answers[envs] = tickets
+        self._notify_executors(envs.tolist())
+        return True
+
+    def waits_for(self) -> str:
+        return f"observations of environments {self._envs.tolist()}"
+
+    def _ready(self) -> tuple[Words, Words]:
+        """The environments to answer now, and their tickets."""
+        envs = self._exchange.pending(self._envs)
+        tickets = self._exchange.requests[envs]
+        if self._schedule.step_barrier and not self._exchange.all_stand_still():
+            # The value of a final observation is part of a step, so it does not wait for the others.
+            asks_value = ~self._exchange.tickets.asks_to_act(tickets)
+            return envs[asks_value], tickets[asks_value]
+        return envs, tickets
+
+    @torch.inference_mode()
+    def _answer(self, rollout: int, envs: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
+        """Decide for environments that are in one rollout, and so act with one version."""
+        version = self._schedule.acting_version(rollout)
+        policy = self._parameters.module(version)
+        assert isinstance(policy, Policy)
+        storage = storage_of(rollout)
+        batch_rows, batch_envs, places = self._shape.lay_out(rows, envs)
+        index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_envs + batch_envs)
+        observations = {name: steps[index].to(self._device) for name, steps in self._observation_steps.items()}
+        decision = policy.decide(observations, self._noise_steps[index].to(self._device))
+        actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision)
+        fields, acting = self._storages, (storage, rows[to_act], envs[to_act])
+        fields["actions"][acting] = actions[to_act]
+        fields["log_probs"][acting] = log_probs[to_act]
+        fields["values"][acting] = values[to_act]
+        fields["versions"][acting] = version
+        if not to_act.all():
+            fields["bootstrap_values"][storage, rows[~to_act] - 1, envs[~to_act]] = values[~to_act]

@@ -1,0 +1,134 @@
+"""The folder of a run: everything a run leaves behind, each file complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from htsrl.config import Config, EnvFactory
+from htsrl.config_file import env_name, load_config, to_json
+from htsrl.errors import ConfigError, RunFolderError
+from htsrl.numerics import Fingerprint
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    run_dir: Path
+    steps: int
+    updates: int
+    digest: str
+    mean_return: float | None
+    """Of the last hundred episodes; None where none has ended."""
+    steps_per_second: float
+    seconds: float
+    interrupted: bool = False
+
+    def summary(self) -> dict[str, Any]:
+        return {**asdict(self), "run_dir": str(self.run_dir)}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run's files are."""
+
+    path: Path
+
+    @classmethod
+    def planned(cls, config: Config) -> RunFolder:
+        """The folder a run will use; refuses one that exists."""
+        path = config.placement.run_dir or _default_path(config)
+        if path.exists():
+            raise ConfigError(f"run_dir={path} exists already; choose another, or remove it first")
+        return cls(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        if not (path / "config.json").is_file():
+            raise RunFolderError(f"{path} is not the folder of a run: it holds no config.json")
+        return cls(path)
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def digest_file(self) -> Path:
+        return self.path / "digest.jsonl"
+
+    @property
+    def policy_file(self) -> Path:
+        return self.path / "policy.safetensors"
+
+    @property
+    def curve_file(self) -> Path:
+        return self.path / "learning_curve.png"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        return self.path / "tensorboard"
+
+    def create(self, config: Config, fingerprint: Fingerprint) -> None:
+        try:
+            self.path.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make run_dir={self.path}: {error.strerror}") from error
+        _write(self.config_file, to_json(config).encode())
+        _write(self.path / "fingerprint.json", json.dumps(asdict(fingerprint), indent=2).encode())
+
+    def load_config(self, env: str | EnvFactory | None = None) -> Config:
+        return load_config(self.config_file, env)
+
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(**json.loads((self.path / "fingerprint.json").read_text()))
+
+    def save_policy(self, policy: nn.Module, version: int) -> None:
+        from safetensors.torch import save
+
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
+        _write(self.policy_file, save(tensors, metadata={"version": str(version)}))
+
+    def load_policy(self, policy: nn.Module) -> None:
+        from safetensors.torch import load_file
+
+        if not self.policy_file.is_file():
+            raise RunFolderError(f"{self.path} holds no policy.safetensors; did the run end?")
+        policy.load_state_dict(load_file(self.policy_file))
+
+    def save_result(self, result: RunResult) -> None:
+        _write(self.path / "result.json", (json.dumps(result.summary(), indent=2) + "\n").encode())
+
+
+def _default_path(config: Config) -> Path:
+    experiment = config.experiment
+    env = re.sub(r"[^A-Za-z0-9._-]+", "-", env_name(experiment.env))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"{env}-{experiment.algorithm.name}-{experiment.schedule}-seed{experiment.seed}-{stamp}"
+    path, attempt = Path("runs") / name, 1
+    while path.exists():
+        attempt += 1
+        path = Path("runs") / f"{name}-{attempt}"
+    return path
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of it or nothing: a crash leaves the old file or the new one, never half of either."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,1 @@
+"""When things happen: small pure decisions about versions and storages."""
