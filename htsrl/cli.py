@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol
 
 import tyro
 
+from htsrl.bench.command import Bench
 from htsrl.cli_train import train_defaults
 from htsrl.digest import first_difference, read_links
 from htsrl.errors import ConfigError, HtsrlError
@@ -114,6 +115,7 @@ def _parse(arguments: Sequence[str]) -> Command:
         | Annotated[Eval, tyro.conf.subcommand("eval")]
         | Annotated[Digest, tyro.conf.subcommand("digest")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
+        | Annotated[Bench, tyro.conf.subcommand("bench")]
     )
     description = "Deep RL as fast as asynchronous training and as reproducible as a unit test."
     markers = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)

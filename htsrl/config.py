@@ -252,11 +252,11 @@ def _check_algorithm(experiment: Experiment) -> None:
         batch, pieces = experiment.batch_steps, algorithm.num_minibatches
         _require(algorithm.epochs >= 1, f"epochs={algorithm.epochs} must be at least 1")
         _require(pieces >= 1, f"num_minibatches={pieces} must be at least 1")
-        _require(
-            batch % pieces == 0,
-            f"num_envs={experiment.num_envs} times sync_interval={experiment.interval_steps} gives batches of {batch}, "
-            f"which do not divide into num_minibatches={pieces}; use {_near_divisors(batch, pieces)}",
-        )
+        if batch % pieces:
+            raise ConfigError(
+                f"num_envs={experiment.num_envs} times sync_interval={experiment.interval_steps} gives batches of "
+                f"{batch}, which do not divide into num_minibatches={pieces}; use {_near_divisors(batch, pieces)}"
+            )
         _require(
             batch // pieces >= 2 or not algorithm.normalize_advantages,
             f"num_minibatches={pieces} leaves one step per minibatch; advantages of one step cannot be normalized, "

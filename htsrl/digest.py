@@ -57,14 +57,11 @@ class BatchHash:
 
 def hash_batch(fields: Mapping[str, NDArray[Any]]) -> BatchHash:
     """Hash fields `[T, B, ...]` cell by cell, a cell being one tensor of one environment."""
-    num_envs = next(iter(fields.values())).shape[1]
     cells = np.array(
-        [
-            [xxhash.xxh3_64_intdigest(_contiguous(array[:, env])) for env in range(num_envs)]
-            for array in fields.values()
-        ],
+        [[xxhash.xxh3_64_intdigest(env_bytes) for env_bytes in _bytes_by_env(array)] for array in fields.values()],
         dtype=np.uint64,
     )
+    num_envs = cells.shape[1]
     return BatchHash(
         tensors={name: _short(cells[i]) for i, name in enumerate(fields)},
         envs="".join(_short(np.ascontiguousarray(cells[:, env])) for env in range(num_envs)),
@@ -76,10 +73,10 @@ class DigestChain:
     """Grows by a link at every barrier."""
 
     def __init__(self, initial_parameters: NDArray[Any]) -> None:
-        self.chain = xxhash.xxh3_128_hexdigest(_contiguous(initial_parameters))
+        self.chain = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(initial_parameters).data)
 
     def extend(self, update: int, parameters: NDArray[Any], batch: BatchHash) -> Link:
-        parameter_hash = xxhash.xxh3_128_hexdigest(_contiguous(parameters))
+        parameter_hash = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(parameters).data)
         self.chain = xxhash.xxh3_128_hexdigest(f"{self.chain}{update}{parameter_hash}".encode() + batch.whole)
         return Link(update, self.chain, parameter_hash, batch.tensors, batch.envs)
 
@@ -119,8 +116,9 @@ def _what_differs(a: Link, b: Link) -> str:
     return "the initial parameters differ"
 
 
-def _contiguous(array: NDArray[Any]) -> Any:
-    return np.ascontiguousarray(array).view(np.uint8).data
+def _bytes_by_env(array_TB: NDArray[Any]) -> NDArray[np.uint8]:
+    """A row of bytes for each environment."""
+    return np.ascontiguousarray(array_TB.swapaxes(0, 1)).reshape(array_TB.shape[1], -1).view(np.uint8)
 
 
 def _short(cells: NDArray[np.uint64]) -> str:

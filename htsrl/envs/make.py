@@ -21,10 +21,7 @@ IMPORT_HINT = "if a package registers it, name that: --import ale_py for Atari (
 
 def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequence[str]) -> gymnasium.Env[Any, Any]:
     """A new environment, made after `imports` had their chance to register it."""
-    if isinstance(imports, str):
-        raise ConfigError(f"imports={imports!r} is one string, not a list of modules; use imports=({imports!r},)")
-    for module in imports:
-        _import(module)
+    import_modules(imports)
     create, name = _creator(env)
     try:
         made = create(**env_args)
@@ -35,6 +32,14 @@ def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequen
     if not isinstance(made, gymnasium.Env):
         raise ConfigError(f"{name} returned {_describe_stranger(made)}")
     return made
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Import what the user named with `--import`."""
+    if isinstance(modules, str):
+        raise ConfigError(f"imports={modules!r} is one string, not a list of modules; use imports=({modules!r},)")
+    for module in modules:
+        _import(module)
 
 
 def _creator(env: str | EnvFactory) -> tuple[Callable[..., Any], str]:

@@ -39,12 +39,16 @@ class Earpiece:
     """The supervisor's end: splits the bytes that arrive into messages."""
 
     def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
         self.fd = fd
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]] | None:
-        """The messages that have come; None once the worker is gone."""
-        data = os.read(self.fd, READ_BYTES)
+        """The messages that have come, if any; None once the worker is gone."""
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return []
         if not data:
             return None
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -35,6 +35,12 @@ class Worker:
     hosted: Hosted
     process: subprocess.Popen[bytes]
     earpiece: Earpiece
+    exit_fd: int
+    """Readable once the process has ended. Elsewhere than on Linux its end is only seen as that of its messages."""
+
+    @property
+    def fds(self) -> set[int]:
+        return {self.earpiece.fd, self.exit_fd}
 
 
 def run_processes(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[UpdateReport], None]) -> None:
@@ -58,26 +64,27 @@ class Supervisor:
         self._doorbells = [Doorbell.create() for _ in self._hosted]
         # Only this process holds the writing end, so its closing tells the workers that we are gone.
         self._lifeline_fd, self._our_life_fd = os.pipe()
-        self._workers: dict[int, Worker] = {}
+        self._workers: list[Worker] = []
 
     def start(self) -> None:
         for number, hosted in enumerate(self._hosted):
-            worker = self._start_worker(number, hosted)
-            self._workers[worker.earpiece.fd] = worker
+            self._workers.append(self._start_worker(number, hosted))
 
     def watch(self, on_report: Callable[[UpdateReport], None]) -> None:
         """Pass on reports until the learner has finished; raise what made a worker fail."""
-        poll = select.poll()
-        for fd in self._workers:
+        poll, worker_of = select.poll(), {fd: worker for worker in self._workers for fd in worker.fds}
+        for fd in worker_of:
             poll.register(fd, select.POLLIN | select.POLLHUP)
         while True:
-            for fd, _ in poll.poll():
-                messages = self._workers[fd].earpiece.read()
-                if messages is None:
-                    raise self._obituary(self._workers[fd])
-                for message in messages:
+            for fd in sorted(ready for ready, _ in poll.poll()):
+                worker = worker_of[fd]
+                ended = fd == worker.exit_fd and worker.process.poll() is not None
+                messages = worker.earpiece.read()
+                for message in messages or []:
                     if self._handle(message, on_report):
                         return
+                if ended or messages is None:
+                    raise self._obituary(worker)
 
     def stop(self) -> None:
         """Ask all workers to end, then make them."""
@@ -85,13 +92,14 @@ class Supervisor:
         for doorbell in self._doorbells:
             doorbell.ring()
         deadline = time.monotonic() + GRACE_SECONDS
-        for worker in self._workers.values():
+        for worker in self._workers:
             try:
                 worker.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-            os.close(worker.earpiece.fd)
+            for fd in worker.fds:
+                os.close(fd)
         for doorbell in self._doorbells:
             doorbell.close()
         os.close(self._lifeline_fd)
@@ -132,7 +140,8 @@ class Supervisor:
         assert process.stdin is not None
         with process.stdin:
             process.stdin.write(cloudpickle.dumps(assignment))
-        return Worker(hosted, process, Earpiece(report_read_fd))
+        exit_fd = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else report_read_fd
+        return Worker(hosted, process, Earpiece(report_read_fd), exit_fd)
 
     def _doorbells_for(self, number: int) -> Doorbells:
         num_envs = self._blueprint.experiment.num_envs

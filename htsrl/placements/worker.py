@@ -17,6 +17,7 @@ import cloudpickle
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Waiter
+from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError, WaitTimeout
 from htsrl.placements.assignment import Assignment
 from htsrl.placements.messages import Mouthpiece
@@ -41,6 +42,7 @@ def main() -> None:
 
 
 def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
+    import_modules(assignment.blueprint.experiment.imports)
     memory = SharedArrays(assignment.blueprint.memory_specs(), assignment.memory_fd)
     shared = assignment.blueprint.shared(memory)
     roles = _build_roles(assignment, memory, shared, mouthpiece)

@@ -1,0 +1,132 @@
+"""`htsrl bench`: a subcommand for every table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from htsrl.bench import learning, sleeping
+from htsrl.bench.announcer import Announcer
+from htsrl.bench.claims import StepTime
+from htsrl.bench.command_line import bench_command
+from htsrl.bench.curves import draw_curves
+from htsrl.bench.provenance import Provenance
+from htsrl.bench.record import Record, write_record
+from htsrl.bench.tasks import SCHEDULES, TASKS, Task
+from htsrl.config import Config, Placement
+from htsrl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SleepingTable:
+    """HTS against a barrier at every step, with environments that sleep, and Claim 1's bound."""
+
+    seconds_per_run: float = 8.0
+    """About how long each run is measured."""
+    repetitions: int = 3
+    """Runs of each kind, with seeds 1, 2, 3 ...; the kinds take turns."""
+    num_envs: int = 16
+    """Environments, each with an executor of its own."""
+    intervals: tuple[int, ...] = (20, 128)
+    """Sync intervals alpha, a row each."""
+    mean_seconds: float = 0.005
+    """How long a step sleeps on average."""
+    law: Literal["exponential", "gamma"] = "exponential"
+    """How the length of a step is distributed."""
+    cv: float = 0.25
+    """The gamma law's standard deviation over its mean."""
+    algo: Literal["a2c", "ppo"] = "a2c"
+    """What learns from the steps."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        bench = sleeping.SleepingBench(
+            num_envs=self.num_envs,
+            step_time=StepTime(self.mean_seconds, cv=1.0 if self.law == "exponential" else self.cv),
+            law=self.law,
+            algo=self.algo,
+            intervals=self.intervals,
+            seconds_per_run=self.seconds_per_run,
+            repetitions=self.repetitions,
+        )
+        provenance = Provenance.take()
+        measured = sleeping.measure(bench)
+        rows = sleeping.rows(bench, measured)
+        record = Record(
+            name="sleeping",
+            command=bench_command("sleeping", self),
+            provenance=provenance,
+            configs=bench.configs(),
+            repetitions=[asdict(run) for run in measured],
+            summary={f"alpha {row.sync_interval}": row.document() for row in rows},
+            tables=[sleeping.table(bench, rows)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
+class LearningTable:
+    """Learning curves under hts and sync, several seeds each, with the commands that repeat them."""
+
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """A run of each schedule for every seed."""
+    placement: Literal["inline", "processes"] = "processes"
+    """Where the roles live; the results are the same."""
+    output: Path = Path("benchmarks")
+    """Folder for a record and a picture of each task."""
+
+    def run(self) -> int:
+        tasks = [_task(name) for name in self.tasks]
+        if not tasks or not self.seeds:
+            raise ConfigError("give at least one task and one seed")
+        announcer = Announcer(len(tasks) * len(self.seeds) * len(SCHEDULES))
+        for task in tasks:  # each is written as soon as it is done: the next may take an hour
+            self._run_task(task, announcer)
+        return 0
+
+    def _run_task(self, task: Task, announcer: Announcer) -> None:
+        provenance = Provenance.take()
+        placement = Placement(backend=self.placement, tensorboard=False)
+        learned = learning.learn(task, self.seeds, placement, announcer)
+        record = Record(
+            name=f"learning-{task.name}",
+            command=bench_command("learning", self),
+            provenance=provenance,
+            configs={name: Config(task.with_seed(self.seeds[0], name), placement) for name in SCHEDULES},
+            repetitions=[asdict(run) for run in learned],
+            summary=learning.Verdict.of(task, learned).document(),
+            tables=learning.tables(task, learned),
+        )
+        _publish(record, self.output, lambda picture: draw_curves(task, learned, picture))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure, print a table and write down how it came about."""
+
+    table: (
+        Annotated[SleepingTable, tyro.conf.subcommand("sleeping")]
+        | Annotated[LearningTable, tyro.conf.subcommand("learning")]
+    )
+
+    def run(self) -> int:
+        return self.table.run()
+
+
+def _publish(record: Record, folder: Path, draw: Callable[[Path], None] | None = None) -> None:
+    path = write_record(record, folder, draw)
+    print(f"\n{record.tables[0].markdown()}\nrecord    {path}")
+
+
+def _task(name: str) -> Task:
+    if name not in TASKS:
+        raise ConfigError(f"task {name!r} is not known; choose among {', '.join(TASKS)}")
+    return TASKS[name]

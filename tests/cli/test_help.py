@@ -1,0 +1,85 @@
+"""`--help` answers at once and names every flag."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from command_line import Outcome, run_htsrl
+
+from htsrl.config import A2C, ALGORITHMS, PPO, Network
+
+TRAIN_FLAGS = (
+    "--algo --schedule --num-envs --sync-interval --total-steps --seed --placement --num-executors --num-actors "
+    "--device --run-dir --import --config --env-arg --stop-at-return --eval-episodes --deadline-seconds"
+).split()
+
+
+@pytest.fixture(scope="module")
+def help_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    folder = tmp_path_factory.mktemp("help")
+    return {
+        "": run_htsrl(folder, "--help"),
+        "default": run_htsrl(folder, "train", "--help"),
+        "ppo": run_htsrl(folder, "train", "--algo", "ppo", "--help"),
+        "a2c": run_htsrl(folder, "train", "--algo", "a2c", "--help"),
+    }
+
+
+def flag_of(field_name: str) -> str:
+    return "--" + field_name.replace("_", "-")
+
+
+def flags_in(text: str) -> set[str]:
+    return set(re.findall(r"--[a-z][a-z0-9-]*", text))
+
+
+def test_help_exits_with_zero_and_says_nothing_on_stderr(help_of: dict[str, Outcome]) -> None:
+    for outcome in help_of.values():
+        assert (outcome.exit_code, outcome.stderr) == (0, "")
+
+
+def test_the_commands_are_listed(help_of: dict[str, Outcome]) -> None:
+    for command in ("train", "eval", "digest", "compare"):
+        assert re.search(rf"\b{command}\b", help_of[""].stdout)
+
+
+@pytest.mark.parametrize("algo", ["default", "ppo", "a2c"])
+@pytest.mark.parametrize("flag", TRAIN_FLAGS)
+def test_train_help_names_the_flag(help_of: dict[str, Outcome], algo: str, flag: str) -> None:
+    assert flag in flags_in(help_of[algo].stdout)
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_train_help_names_every_hyperparameter_of_the_algorithm(help_of: dict[str, Outcome], algo: str) -> None:
+    settings = {flag_of(field.name) for cls in (ALGORITHMS[algo], Network) for field in fields(cls)}
+    assert settings <= flags_in(help_of[algo].stdout)
+
+
+def test_the_hyperparameters_of_another_algorithm_are_not_offered(help_of: dict[str, Outcome]) -> None:
+    only_ppo = {flag_of(field.name) for field in fields(PPO)} - {flag_of(field.name) for field in fields(A2C)}
+    assert "--clip-range" in only_ppo
+    assert not only_ppo & flags_in(help_of["a2c"].stdout)
+    assert only_ppo <= flags_in(help_of["default"].stdout)
+
+
+def test_the_defaults_are_shown_as_one_would_type_them(help_of: dict[str, Outcome]) -> None:
+    assert default_of("--algo", help_of["default"].stdout) == "ppo"
+    assert default_of("--algo", help_of["a2c"].stdout) == "a2c"
+    assert default_of("--learning-rate", help_of["a2c"].stdout) == "0.0007"
+
+
+def default_of(flag: str, text: str) -> str:
+    """What the help gives as the flag's default; the first one after its name."""
+    _, _, rest = text.partition(f" {flag} ")
+    found = re.search(r"\(default: (.*?)\)", rest)
+    assert found is not None
+    return found[1]
+
+
+def test_help_starts_no_process_and_writes_nothing(tmp_path: Path) -> None:
+    outcome = run_htsrl(tmp_path, "train", "--help")
+    assert outcome.started_processes == ""
+    assert list(tmp_path.iterdir()) == []

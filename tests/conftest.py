@@ -1,0 +1,1 @@
+"""Being here puts this folder on the path, for helpers that several suites import."""

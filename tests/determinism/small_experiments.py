@@ -1,0 +1,33 @@
+"""The experiments whose digests are compared, and their inline oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Literal
+
+from helpers import Outcome, run
+
+from htsrl import A2C, PPO, Experiment
+
+NUM_ENVS = 8
+EXPERIMENTS = {
+    "cartpole_ppo": Experiment("CartPole-v1", algorithm=PPO(), num_envs=NUM_ENVS, sync_interval=32, total_steps=2048),
+    # The limit cuts some episodes and lets others fall over.
+    "cartpole_a2c": Experiment(
+        "CartPole-v1", {"max_episode_steps": 20}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=2000
+    ),
+    "pixels_a2c": Experiment(
+        "htsrl/PixelCatch-v0", {"step_limit": 17}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=400
+    ),
+}
+
+
+def small_experiment(name: str, schedule: Literal["hts", "sync", "lockstep"] = "hts") -> Experiment:
+    return replace(EXPERIMENTS[name], schedule=schedule)
+
+
+@cache
+def oracle(name: str, schedule: Literal["hts", "sync"] = "hts") -> Outcome:
+    """One executor that acts for itself, all in this process: what every other placement must match."""
+    return run(small_experiment(name, schedule), num_executors=1, num_actors=0)

@@ -1,0 +1,74 @@
+"""What several suites share: small runs, what they leave behind, and a loaded machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from htsrl import Config, Experiment, Placement, train
+from htsrl.digest import Link, first_difference, read_links
+from htsrl.metrics.sinks import read_json_lines
+
+TIMING_METRICS = ("time/", "wait/")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind and no placement may change."""
+
+    links: list[Link]
+    policy: bytes
+    metrics: list[dict[str, float | None]]
+
+    @property
+    def digest(self) -> str:
+        return self.links[-1].chain
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Outcome:
+        lines = read_json_lines(run_dir / "metrics.jsonl")
+        return cls(
+            links=read_links(run_dir),
+            policy=(run_dir / "policy.safetensors").read_bytes(),
+            metrics=[{k: v for k, v in line.items() if not k.startswith(TIMING_METRICS)} for line in lines],
+        )
+
+
+def run(experiment: Experiment, **placement: Any) -> Outcome:
+    """Train in a folder that is gone afterwards; inline and silently unless told otherwise."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        quietly: dict[str, Any] = {"backend": "inline", "tensorboard": False, "progress": "off", "run_dir": run_dir}
+        train(Config(experiment, Placement(**(quietly | placement))))
+        return Outcome.read(run_dir)
+
+
+def assert_same_run(one: Outcome, other: Outcome) -> None:
+    """Equal digests, parameters and metrics, to the bit."""
+    assert first_difference(one.links, other.links) is None
+    assert one.policy == other.policy
+    assert one.metrics == other.metrics
+
+
+@contextmanager
+def busy_machine(num_processes: int) -> Iterator[None]:
+    """Others want the CPU as well, for as long as this lasts."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(num_processes)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def in_worker_process() -> bool:
+    """Whether this process is one that a run started: modules that tamper with htsrl do so there only."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == "htsrl.placements.worker"

@@ -1,0 +1,318 @@
+"""Benchmarks write down what they measured, how to repeat it, and nothing about whose machine it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import htsrl
+from htsrl.bench.bootstrap import bootstrap_difference
+from htsrl.bench.claims import StepTime
+from htsrl.bench.command import LearningTable, SleepingTable
+from htsrl.bench.command_line import bench_command, train_command
+from htsrl.bench.learning import Learned, Verdict
+from htsrl.bench.provenance import Provenance
+from htsrl.bench.record import Record, Summary, Table, write_record
+from htsrl.bench.sleeping import Measured, SleepingBench, rows
+from htsrl.bench.tasks import TASKS, Schedule, Task
+from htsrl.cli_train import TrainA2C, TrainPPO
+from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
+from htsrl.errors import ConfigError
+
+REPOSITORY = Path(next(iter(htsrl.__path__))).parent
+SECRET_HOST = "secret-host-name"
+
+
+# The record
+
+
+def test_a_record_holds_what_a_reader_needs_to_judge_and_repeat_it(tmp_path: Path) -> None:
+    path = write_record(_record(tmp_path), tmp_path / "new" / "folder")
+
+    document = json.loads(path.read_text())
+    assert document["command"] == "htsrl bench sleeping"
+    assert document["configs"]["hts"]["experiment"]["env"] == "CartPole-v1"
+    assert document["repetitions"] == [{"config": "hts", "steps_per_second": 10.5}]
+    assert document["summary"] == {"median": 10.5}
+    assert document["cpu"]
+    assert document["cores"] >= 1
+    assert document["memory_gib"] > 0
+    assert set(document["versions"]) == {"python", "torch", "numpy", "gymnasium", "htsrl"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-sleeping\.json", path.name)
+    assert "| alpha | steps/s |" in path.with_suffix(".md").read_text()
+
+
+def test_a_record_tells_neither_paths_nor_the_name_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: SECRET_HOST)
+    monkeypatch.setattr(socket, "gethostname", lambda: SECRET_HOST)
+
+    path = write_record(_record(tmp_path), tmp_path / "benchmarks")
+
+    for file in path.parent.iterdir():
+        for secret in (str(tmp_path), str(REPOSITORY), str(Path.home()), sys.prefix, SECRET_HOST, os.uname().nodename):
+            assert not re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", file.read_text()), f"{file.name} tells {secret}"
+
+
+def test_a_record_never_replaces_an_older_one(tmp_path: Path) -> None:
+    paths = [write_record(_record(tmp_path), tmp_path) for _ in range(3)]
+
+    assert len({path.read_text() for path in paths}) == 1
+    assert [path.stem.removeprefix(paths[0].stem) for path in paths] == ["", "-2", "-3"]
+
+
+def test_a_record_shows_its_picture(tmp_path: Path) -> None:
+    path = write_record(_record(tmp_path), tmp_path, draw=lambda picture: picture.touch())
+
+    assert path.with_suffix(".png").exists()
+    assert f"]({path.stem}.png)" in path.with_suffix(".md").read_text()
+
+
+def test_a_number_that_json_cannot_hold_is_refused(tmp_path: Path) -> None:
+    broken = replace(_record(tmp_path), repetitions=[{"steps_per_second": float("nan")}])
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_record(broken, tmp_path / "benchmarks")
+
+
+def test_the_commit_is_left_out_where_htsrl_is_not_in_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "htsrl").mkdir()
+    (tmp_path / "htsrl" / "__init__.py").touch()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    identity = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.com"]
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "another"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(htsrl, "__file__", str(tmp_path / "htsrl" / "__init__.py"))
+
+    assert Provenance.take().commit is None
+
+
+def test_a_summary_is_the_median_and_the_extremes() -> None:
+    assert Summary.of([30.0, 10.0, 20.0]) == Summary(median=20.0, lowest=10.0, highest=30.0)
+    assert str(Summary.of([2000.4, 1900, 2500])) == "2,000 (1,900 to 2,500)"
+
+
+# Command lines
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("schedule", ["hts", "sync"])
+def test_the_command_of_a_task_runs_that_very_experiment(task: Task, schedule: Schedule) -> None:
+    experiment = task.with_seed(7, schedule)
+
+    assert _experiment_of(train_command(experiment, eval_episodes=100)) == experiment
+
+
+def test_a_command_repeats_every_setting() -> None:
+    algorithm = PPO(learning_rate=1e-3, anneal_learning_rate=False, anneal_clip_range=True, target_kl=0.02, epochs=3)
+    network = Network(hidden_sizes=(32, 16, 8), activation="relu", separate_value=False)
+    experiment = Experiment(
+        "htsrl/Sleeping-v0",
+        env_args={"law": "gamma", "mean_seconds": 0.001},
+        imports=("htsrl.envs.toy", "json"),
+        algorithm=algorithm,
+        network=network,
+        schedule="sync",
+        num_envs=4,
+        total_steps=999,
+        stop_at_return=12.5,
+    )
+
+    assert _experiment_of(train_command(experiment, eval_episodes=3)) == experiment
+
+
+def test_a_command_keeps_quiet_about_the_output_folder() -> None:
+    table = SleepingTable(num_envs=4, intervals=(5, 10), output=Path("/home/somebody"))
+
+    assert bench_command("sleeping", table) == "htsrl bench sleeping --num-envs 4 --intervals 5 10"
+    assert bench_command("learning", LearningTable()) == "htsrl bench learning"
+
+
+# Sleeping
+
+
+def test_a_run_is_as_long_as_asked_for_at_the_speed_of_its_bound() -> None:
+    bench = _sleeping_bench(seconds_per_run=8.0)
+
+    for schedule, alpha, speed in (("hts", 20, 2233), ("lockstep", 20, 946), ("hts", 128, 2753)):
+        measured = bench.total_steps(schedule, alpha) - 16 * alpha  # type: ignore[arg-type]
+        assert measured % (16 * alpha) == 0
+        assert measured / speed == pytest.approx(8.0, abs=0.5 * 16 * alpha / speed)
+    assert replace(bench, seconds_per_run=0.01).total_steps("hts", 128) == 3 * 16 * 128
+
+
+def test_both_schedules_differ_in_nothing_else() -> None:
+    configs = _sleeping_bench().configs()
+
+    hts, lockstep = configs["hts, alpha 20"], configs["lockstep, alpha 20"]
+    assert hts.experiment.schedule == "hts"
+    assert hts.placement == lockstep.placement
+    same = replace(hts.experiment, schedule="lockstep", total_steps=lockstep.experiment.total_steps)
+    assert same == lockstep.experiment
+
+
+def test_a_row_compares_medians_with_the_bound() -> None:
+    speeds = {"hts, alpha 20": (2000.0, 2010.0, 2500.0), "lockstep, alpha 20": (500.0, 804.0, 900.0)}
+    measured = [Measured(name, i, speed, 1, 1.0) for name, values in speeds.items() for i, speed in enumerate(values)]
+
+    (row,) = rows(replace(_sleeping_bench(), intervals=(20,)), measured)
+
+    assert row.ratio == pytest.approx(2.5)
+    assert row.share_of_bound == pytest.approx(2010 / 2233, rel=1e-3)
+    assert row.bound_ratio == pytest.approx(2233 / 946.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("mistake", [{"intervals": ()}, {"repetitions": 0}, {"seconds_per_run": 0.0}])
+def test_a_bench_that_measures_nothing_is_refused(mistake: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        replace(_sleeping_bench(), **mistake)  # type: ignore[arg-type]
+
+
+def test_bench_sleeping_measures_both_schedules_and_writes_a_record(tmp_path: Path) -> None:
+    flags = "--seconds-per-run 0.1 --repetitions 1 --num-envs 2 --intervals 3 --mean-seconds 0.002"
+    ended = _python("-m", "htsrl", "bench", "sleeping", *flags.split(), "--output", str(tmp_path))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "[1/2] hts, alpha 3, seed 1 ... " in ended.stderr
+    assert "| 3     |" in ended.stdout
+    document = json.loads(next(tmp_path.glob("*-sleeping.json")).read_text())
+    assert document["command"] == f"htsrl bench sleeping {flags}"
+    assert [run["config"] for run in document["repetitions"]] == ["hts, alpha 3", "lockstep, alpha 3"]
+    # Nothing outruns environments that never wait: 2 of them, 2 ms a step.
+    assert all(0 < run["steps_per_second"] < 1500 for run in document["repetitions"])
+    assert str(tmp_path) not in json.dumps(document)
+
+
+# Learning
+
+
+def test_the_mean_over_a_run_weighs_returns_by_steps() -> None:
+    # 10 on average over the first 100 steps, 20 over the next 300.
+    assert _learned("hts", 1, curve=((100, 10.0), (200, 10.0), (500, 30.0))).mean_over_run == pytest.approx(17.5)
+    assert _learned("hts", 1, curve=((100, 10.0),)).mean_over_run == 10.0
+
+
+def test_a_verdict_counts_goals_and_compares_areas() -> None:
+    learned = [
+        _learned("hts", 1, score=500, curve=((0, 100.0), (1, 100.0))),
+        _learned("sync", 1, score=475, curve=((0, 90.0), (1, 90.0))),
+        _learned("hts", 2, score=474, curve=((0, 120.0), (1, 120.0))),
+        _learned("sync", 2, score=10, curve=((0, 130.0), (1, 130.0))),
+    ]
+
+    verdict = Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned)
+
+    assert verdict.reached == {"hts": 1, "sync": 1}
+    assert verdict.mean_over_run == {"hts": 110.0, "sync": 110.0}
+    assert verdict.difference is not None
+    assert verdict.difference.within_noise
+    assert "within noise" in verdict.sentence()
+    assert Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).difference is None
+
+
+def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> None:
+    generator = np.random.default_rng(3)
+    ours, theirs = generator.normal(1.0, 2.0, 400), generator.normal(0.0, 1.0, 300)
+
+    difference = bootstrap_difference(ours.tolist(), theirs.tolist())
+
+    half_width = 1.96 * float(np.sqrt(ours.var() / 400 + theirs.var() / 300))
+    assert difference.mean == pytest.approx(ours.mean() - theirs.mean())
+    assert difference.high - difference.mean == pytest.approx(half_width, rel=0.05)
+    assert difference.mean - difference.low == pytest.approx(half_width, rel=0.05)
+    assert not difference.within_noise
+
+
+def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ConfigError, match="cartpole-ppo"):
+        LearningTable(tasks=("cartpole-ppo", "chess")).run()
+
+
+def test_bench_learning_trains_evaluates_and_draws(tmp_path: Path) -> None:
+    script = """
+from htsrl.bench.tasks import TASKS, Task
+from htsrl.cli import main
+from htsrl.config import A2C, Experiment
+TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
+main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--placement", "inline", "--output", OUTPUT])
+"""
+    ended = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "[4/4] tiny, sync, seed 2 ... score" in ended.stderr
+    assert "95 % interval" in ended.stdout
+    record = next(tmp_path.glob("*-learning-tiny.json"))
+    assert record.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "htsrl train CartPole-v1 --algo a2c" in record.with_suffix(".md").read_text()
+    document = json.loads(record.read_text())
+    assert document["summary"]["reached"] == {"hts": 2, "sync": 2}
+    runs = document["repetitions"]
+    assert len({run["digest"] for run in runs}) == 4
+    assert all(len(run["curve"]) >= 3 for run in runs)
+    assert str(tmp_path) not in record.read_text()
+
+
+def _record(tmp_path: Path) -> Record:
+    """With paths wherever a careless writer could pass them on."""
+    config = Config(Experiment("CartPole-v1"), Placement(run_dir=tmp_path / "run"))
+    return Record(
+        name="sleeping",
+        command=bench_command("sleeping", SleepingTable(output=tmp_path / "benchmarks")),
+        provenance=Provenance.take(),
+        configs={"hts": config},
+        repetitions=[{"config": "hts", "steps_per_second": 10.5}],
+        summary={"median": 10.5},
+        tables=[Table(["alpha", "steps/s"], [["20", "10.5"]], ["A note."])],
+    )
+
+
+def _sleeping_bench(seconds_per_run: float = 1.0) -> SleepingBench:
+    return SleepingBench(
+        num_envs=16,
+        step_time=StepTime(0.005),
+        law="exponential",
+        algo="a2c",
+        intervals=(20, 128),
+        seconds_per_run=seconds_per_run,
+        repetitions=1,
+    )
+
+
+def _learned(
+    schedule: Schedule, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)
+) -> Learned:
+    return Learned(schedule, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", curve)
+
+
+def _experiment_of(command: str) -> Experiment:
+    """What the command line would train."""
+    from htsrl.cli import _parse
+
+    _, *arguments = shlex.split(command)
+    parsed = _parse(arguments)
+    assert isinstance(parsed, TrainA2C | TrainPPO)
+    env_args = {key: json.loads(value) for key, _, value in (text.partition("=") for text in parsed.env_arg)}
+    names = {name for name in asdict(Experiment("")) if name != "env_args"}
+    values = {name: getattr(parsed.experiment, name) for name in names}
+    assert isinstance(values["algorithm"], A2C | PPO)
+    return Experiment(**values, env_args=env_args)
+
+
+def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
