@@ -74,9 +74,9 @@ class PPO:
     """Trace decay of the generalised advantage estimate."""
     unroll_length: int | None = None
     """Advantages are cut and bootstrapped every so many steps. Divides the sync interval. None: the whole interval."""
-    epochs: int = 4
+    epochs: int = 10
     """Passes over the batch per update."""
-    num_minibatches: int = 4
+    num_minibatches: int = 16
     """Pieces the batch is shuffled into, each one optimizer step."""
     clip_range: float = 0.2
     """The probability ratio counts only within 1 +- this."""

@@ -52,7 +52,7 @@ class ActionLeaf:
     def to_env(self, stored: Any) -> Any:
         """The stored action in the environment's own terms; continuous ones are clipped to their bounds."""
         if self.num_categories is not None:
-            return stored + self.start
+            return int(stored) + self.start
         return np.clip(stored, self.low, self.high).astype(self.env_dtype)
 
 

@@ -19,6 +19,8 @@ from htsrl.train import train
 Schedule = Literal["hts", "lockstep"]
 SCHEDULES: tuple[Schedule, ...] = ("hts", "lockstep")
 
+UNMEASURED_INTERVALS = 2
+"""HTS fills its pipeline with two rollouts before it needs the learner. If that starts up last, it finds both done."""
 FEWEST_INTERVALS = 2
 """Measured in a run, however slow."""
 SIMULATED_INTERVALS = 400
@@ -66,11 +68,11 @@ class SleepingBench:
         return Config(experiment, Placement(num_executors=self.num_envs, num_actors=1, tensorboard=False))
 
     def total_steps(self, schedule: Schedule, sync_interval: int) -> int:
-        """Whole intervals for about `seconds_per_run`, and one more: the clock starts at the first update."""
+        """Whole intervals for about `seconds_per_run`, and those before the clock starts."""
         steps_per_second = self.bound(sync_interval if schedule == "hts" else 1)
         batch_steps = self.num_envs * sync_interval
         measured_intervals = max(FEWEST_INTERVALS, round(self.seconds_per_run * steps_per_second / batch_steps))
-        return (1 + measured_intervals) * batch_steps
+        return (UNMEASURED_INTERVALS + measured_intervals) * batch_steps
 
     def configs(self) -> dict[str, Config]:
         """Every configuration once, in the order in which they take turns."""
@@ -88,8 +90,7 @@ class Measured:
     config: str
     seed: int
     steps_per_second: float
-    steps: int
-    seconds: float
+    """From the second update to the last."""
 
 
 def measure(bench: SleepingBench) -> list[Measured]:
@@ -181,7 +182,7 @@ def _notes(bench: SleepingBench) -> list[str]:
     return [
         f"{bench.num_envs} environments whose step sleeps {time.mean_seconds * 1000:g} ms on average ({bench.law}, "
         f"standard deviation {time.cv:g} of the mean), {bench.algo}, one executor each and one actor; median (lowest "
-        f"to highest) of {bench.repetitions}, start-up excluded.",
+        f"to highest) of {bench.repetitions} seeds, start-up excluded.",
         f"Lockstep waits for all environments at every step, which Claim 1 bounds to {bench.bound(1):,.0f} steps/s, "
         f"and learns in turn. Without any barrier it would be {free_steps_per_second(bench.num_envs, time):,.0f}.",
         "HTS can exceed Claim 1's bound: the claim lets everybody wait for the slowest after each interval, while here "
@@ -196,7 +197,7 @@ def _run(name: str, config: Config) -> Measured:
         result = train(replace(config, placement=placement))
     if result.interrupted:
         raise KeyboardInterrupt
-    return Measured(name, config.experiment.seed, result.steps_per_second, result.steps, result.seconds)
+    return Measured(name, config.experiment.seed, result.steps_per_second)
 
 
 def _name(schedule: Schedule, sync_interval: int) -> str:

@@ -29,21 +29,19 @@ _ALL = (
     Task(
         name="cartpole-ppo",
         goal=475,
-        experiment=Experiment("CartPole-v1", algorithm=PPO(), num_envs=8, sync_interval=32, total_steps=150_000),
+        experiment=Experiment("CartPole-v1", algorithm=PPO(), total_steps=150_000),
     ),
     Task(
         name="cartpole-a2c",
         goal=475,
-        experiment=Experiment("CartPole-v1", algorithm=A2C(), num_envs=8, sync_interval=5, total_steps=500_000),
+        experiment=Experiment("CartPole-v1", algorithm=A2C(), total_steps=500_000),
     ),
     Task(
         name="pendulum-ppo",
         goal=-250,
         experiment=Experiment(
             "Pendulum-v1",
-            algorithm=PPO(learning_rate=1e-3, discount=0.9, epochs=10, num_minibatches=16),
-            num_envs=8,
-            sync_interval=128,
+            algorithm=PPO(learning_rate=1e-3, discount=0.9, num_minibatches=32),
             total_steps=300_000,
         ),
     ),

@@ -68,31 +68,32 @@ class Recorder:
 
 
 class Clock:
-    """How long a run has taken and how fast it is, from its first update on: starting up is not training."""
+    """How long a run has taken and how fast it is once it is under way."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
-        self._first: tuple[float, int] | None = None
-        self._last: tuple[float, int] = (self._start, 0)
+        self._ticks: list[tuple[float, int]] = []
+        """The first updates and the last one, as (time, steps)."""
 
     def tick(self, steps: int) -> None:
-        self._last = (time.monotonic(), steps)
-        self._first = self._first or self._last
+        self._ticks = [*self._ticks[:2], (time.monotonic(), steps)]
 
     @property
     def seconds(self) -> float:
-        return self._last[0] - self._start
+        return self._ticks[-1][0] - self._start if self._ticks else 0.0
 
     @property
     def steps_per_second(self) -> float:
-        first_time, first_steps = self._first or (self._start, 0)
-        if self._last[1] == first_steps:  # a single update: all there is to divide by is the whole time
-            first_time, first_steps = self._start, 0
-        return (self._last[1] - first_steps) / max(self._last[0] - first_time, 1e-9)
+        """From the second update on: before it, processes start and the pipeline fills with two rollouts at once."""
+        if not self._ticks:
+            return 0.0
+        first_time, first_steps = self._ticks[1] if len(self._ticks) == 3 else (self._start, 0)
+        last_time, last_steps = self._ticks[-1]
+        return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
 
     def metrics(self) -> dict[str, float]:
         return {
             "time/fps": self.steps_per_second,
             "time/time_elapsed": self.seconds,
-            "time/total_timesteps": float(self._last[1]),
+            "time/total_timesteps": float(self._ticks[-1][1]),
         }

@@ -25,7 +25,7 @@ from htsrl.placements.messages import Earpiece, error_of, report_of
 from htsrl.roles.report import UpdateReport
 from htsrl.schedules.schedule import storage_of
 
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

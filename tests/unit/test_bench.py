@@ -10,8 +10,9 @@ import shlex
 import socket
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -148,10 +149,10 @@ def test_a_run_is_as_long_as_asked_for_at_the_speed_of_its_bound() -> None:
     bench = _sleeping_bench(seconds_per_run=8.0)
 
     for schedule, alpha, speed in (("hts", 20, 2233), ("lockstep", 20, 946), ("hts", 128, 2753)):
-        measured = bench.total_steps(schedule, alpha) - 16 * alpha  # type: ignore[arg-type]
+        measured = bench.total_steps(schedule, alpha) - 2 * 16 * alpha  # type: ignore[arg-type]
         assert measured % (16 * alpha) == 0
         assert measured / speed == pytest.approx(8.0, abs=0.5 * 16 * alpha / speed)
-    assert replace(bench, seconds_per_run=0.01).total_steps("hts", 128) == 3 * 16 * 128
+    assert replace(bench, seconds_per_run=0.01).total_steps("hts", 128) == 4 * 16 * 128
 
 
 def test_both_schedules_differ_in_nothing_else() -> None:
@@ -164,9 +165,15 @@ def test_both_schedules_differ_in_nothing_else() -> None:
     assert same == lockstep.experiment
 
 
+@pytest.mark.parametrize(("algo", "algorithm"), [("a2c", A2C()), ("ppo", PPO())])
+def test_the_algorithm_that_was_asked_for_learns(algo: Literal["a2c", "ppo"], algorithm: A2C | PPO) -> None:
+    for config in replace(_sleeping_bench(), algo=algo).configs().values():
+        assert config.experiment.algorithm == algorithm
+
+
 def test_a_row_compares_medians_with_the_bound() -> None:
     speeds = {"hts, alpha 20": (2000.0, 2010.0, 2500.0), "lockstep, alpha 20": (500.0, 804.0, 900.0)}
-    measured = [Measured(name, i, speed, 1, 1.0) for name, values in speeds.items() for i, speed in enumerate(values)]
+    measured = [Measured(name, i, speed) for name, values in speeds.items() for i, speed in enumerate(values)]
 
     (row,) = rows(replace(_sleeping_bench(), intervals=(20,)), measured)
 
@@ -305,10 +312,8 @@ def _experiment_of(command: str) -> Experiment:
     parsed = _parse(arguments)
     assert isinstance(parsed, TrainA2C | TrainPPO)
     env_args = {key: json.loads(value) for key, _, value in (text.partition("=") for text in parsed.env_arg)}
-    names = {name for name in asdict(Experiment("")) if name != "env_args"}
-    values = {name: getattr(parsed.experiment, name) for name in names}
-    assert isinstance(values["algorithm"], A2C | PPO)
-    return Experiment(**values, env_args=env_args)
+    names = {field.name for field in fields(Experiment)} - {"env_args"}
+    return Experiment(**{name: getattr(parsed.experiment, name) for name in names}, env_args=env_args)
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
