@@ -5,7 +5,15 @@ from htsrl.numerics import prepare_process
 prepare_process()  # before torch computes anything
 
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noqa: E402
-from htsrl.errors import ConfigError, EnvironmentFailure, HtsrlError, PeerDied, RunFolderError, WaitTimeout  # noqa: E402
+from htsrl.errors import (  # noqa: E402
+    ConfigError,
+    EnvironmentFailure,
+    HtsrlError,
+    PeerDied,
+    RunFolderError,
+    TrainingDiverged,
+    WaitTimeout,
+)
 from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
 from htsrl.run_folder import RunResult  # noqa: E402
 from htsrl.train import train  # noqa: E402
@@ -26,6 +34,7 @@ __all__ = [
     "Placement",
     "RunFolderError",
     "RunResult",
+    "TrainingDiverged",
     "WaitTimeout",
     "evaluate",
     "train",

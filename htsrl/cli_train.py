@@ -66,8 +66,6 @@ class _TrainFlags:
         experiment = dataclasses.replace(_plain(Experiment, flags), env_args=env_args)
         result = train(Config(experiment, _plain(Placement, self.placement)))
         _print_result(result)
-        if result.interrupted:
-            raise KeyboardInterrupt
         if self.eval_episodes:
             evaluation = evaluate(result.run_dir, self.eval_episodes)
             print(
@@ -99,11 +97,13 @@ class TrainPPO(_TrainFlags):
 def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
     """The command's defaults: those of the algorithm and the file that the arguments name."""
     first_look = ArgumentParser(add_help=False, allow_abbrev=False)
-    first_look.add_argument("--algo", choices=sorted(ALGORITHMS))
+    first_look.add_argument("--algo")
     first_look.add_argument("--config", type=Path)
     known, _ = first_look.parse_known_args(arguments)
     base = load_config(known.config) if known.config else None
     algo = known.algo or (base.experiment.algorithm.name if base else "ppo")
+    if algo not in ALGORITHMS:
+        raise ConfigError(f"--algo {algo} is not known; use {' or '.join(ALGORITHMS)}")
     experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, base and base.experiment)
     if not isinstance(experiment.algorithm, ALGORITHMS[algo]):
         experiment = dataclasses.replace(experiment, algorithm=ALGORITHMS[algo]())
@@ -140,4 +140,4 @@ def _print_result(result: RunResult) -> None:
     print(f"steps     {result.steps:,} in {result.seconds:.1f} s, {result.steps_per_second:,.0f} steps/s")
     print(f"digest    {result.digest}")
     print(f"curve     {folder.curve_file}")
-    print(f"run       {result.run_dir}" + (" (interrupted)" if result.interrupted else ""))
+    print(f"run       {result.run_dir}")

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from htsrl.errors import ConfigError
-
 EnvFactory = Callable[..., Any]
 """Returns a new Gymnasium environment each time it is called (with `env_args` as keyword arguments)."""
 
@@ -145,11 +143,11 @@ class Experiment:
     @property
     def interval_steps(self) -> int:
         """Alpha: steps of one environment in one interval."""
-        return self.sync_interval or self.algorithm.default_sync_interval
+        return self.algorithm.default_sync_interval if self.sync_interval is None else self.sync_interval
 
     @property
     def unroll_steps(self) -> int:
-        return self.algorithm.unroll_length or self.interval_steps
+        return self.interval_steps if self.algorithm.unroll_length is None else self.algorithm.unroll_length
 
     @property
     def batch_steps(self) -> int:
@@ -189,11 +187,11 @@ class Placement:
     """For tests: poison every storage that was learned from and check that nobody writes to one being read."""
 
     def resolved_executors(self, num_envs: int) -> int:
-        return self.num_executors or min(num_envs, os.cpu_count() or 1)
+        return min(num_envs, available_cores()) if self.num_executors is None else self.num_executors
 
     def resolved_actors(self) -> int:
         if self.num_actors is None:
-            return 0 if self.device == "cpu" else 1
+            return 0 if self.device.startswith("cpu") else 1
         return self.num_actors
 
 
@@ -205,87 +203,10 @@ class Config:
     placement: Placement = field(default_factory=Placement)
 
 
-def check(config: Config) -> None:
-    """Raise ConfigError for the first value that cannot work, before anything starts."""
-    _check_experiment(config.experiment)
-    _check_algorithm(config.experiment)
-    _check_placement(config.placement, config.experiment.num_envs)
-
-
 def with_seed(config: Config, seed: int) -> Config:
     return replace(config, experiment=replace(config.experiment, seed=seed))
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ConfigError(message)
-
-
-def _check_experiment(experiment: Experiment) -> None:
-    for name in ("num_envs", "interval_steps", "total_steps", "unroll_steps"):
-        value = getattr(experiment, name)
-        _require(value >= 1, f"{name}={value} must be at least 1")
-    _require(0 <= experiment.seed < 2**63, f"seed={experiment.seed} must be from 0 to 2**63 - 1")
-    _require(
-        experiment.schedule in ("hts", "sync", "lockstep"),
-        f"schedule={experiment.schedule!r} is not hts, sync or lockstep",
-    )
-    alpha, unroll = experiment.interval_steps, experiment.unroll_steps
-    _require(
-        alpha % unroll == 0,
-        f"sync_interval={alpha} is not a multiple of unroll_length={unroll}; use {_near_multiples(alpha, unroll)}",
-    )
-    _require(
-        all(size >= 1 for size in experiment.network.hidden_sizes),
-        f"hidden_sizes={experiment.network.hidden_sizes} must all be at least 1",
-    )
-
-
-def _check_algorithm(experiment: Experiment) -> None:
-    algorithm = experiment.algorithm
-    _require(algorithm.learning_rate > 0, f"learning_rate={algorithm.learning_rate} must be above 0")
-    _require(algorithm.max_gradient_norm > 0, f"max_gradient_norm={algorithm.max_gradient_norm} must be above 0")
-    for name in ("discount", "gae_lambda"):
-        value = getattr(algorithm, name)
-        _require(0 <= value <= 1, f"{name}={value} must be from 0 to 1")
-    if isinstance(algorithm, PPO):
-        batch, pieces = experiment.batch_steps, algorithm.num_minibatches
-        _require(algorithm.epochs >= 1, f"epochs={algorithm.epochs} must be at least 1")
-        _require(pieces >= 1, f"num_minibatches={pieces} must be at least 1")
-        if batch % pieces:
-            raise ConfigError(
-                f"num_envs={experiment.num_envs} times sync_interval={experiment.interval_steps} gives batches of "
-                f"{batch}, which do not divide into num_minibatches={pieces}; use {_near_divisors(batch, pieces)}"
-            )
-        _require(
-            batch // pieces >= 2 or not algorithm.normalize_advantages,
-            f"num_minibatches={pieces} leaves one step per minibatch; advantages of one step cannot be normalized, "
-            "use fewer minibatches or turn normalize_advantages off",
-        )
-        _require(algorithm.clip_range > 0, f"clip_range={algorithm.clip_range} must be above 0")
-
-
-def _check_placement(placement: Placement, num_envs: int) -> None:
-    executors, actors = placement.resolved_executors(num_envs), placement.resolved_actors()
-    _require(
-        1 <= executors <= num_envs,
-        f"num_executors={placement.num_executors} must be from 1 to num_envs={num_envs}; an executor owns environments",
-    )
-    _require(
-        0 <= actors <= num_envs,
-        f"num_actors={actors} must be from 0 (executors act for themselves) to num_envs={num_envs}",
-    )
-    _require(placement.deadline_seconds > 0, f"deadline_seconds={placement.deadline_seconds} must be above 0")
-    _require(placement.jitter_seconds >= 0, f"jitter_seconds={placement.jitter_seconds} must not be negative")
-    _require(placement.log_every_steps >= 1, f"log_every_steps={placement.log_every_steps} must be at least 1")
-
-
-def _near_multiples(value: int, unit: int) -> str:
-    below, above = value // unit * unit, -(-value // unit) * unit
-    return f"{below} or {above}" if below else str(above)
-
-
-def _near_divisors(value: int, divisor: int) -> str:
-    below = max(d for d in range(1, divisor) if value % d == 0)
-    above = next((d for d in range(divisor + 1, value + 1) if value % d == 0), None)
-    return f"{below} or {above}" if above else str(below)
+def available_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,6 @@ import dataclasses
 import difflib
 import importlib
 import json
-import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +13,13 @@ from typing import Any
 
 from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, Placement
 from htsrl.errors import ConfigError
+from htsrl.field_types import converted
 
 
 def to_json(config: Config) -> str:
     experiment = _plain(config.experiment)
     experiment["env"] = env_name(config.experiment.env)
+    experiment["env_args"] = dict(config.experiment.env_args)
     experiment["algorithm"] = {"name": config.experiment.algorithm.name, **experiment["algorithm"]}
     return json.dumps({"experiment": experiment, "placement": _plain(config.placement)}, indent=2) + "\n"
 
@@ -52,8 +53,12 @@ def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
 
 
 def env_name(env: str | EnvFactory) -> str:
-    """The id of an environment, or `module:function` of a callable that can be imported again."""
-    return env if isinstance(env, str) else f"callable {env.__module__}:{getattr(env, '__qualname__', repr(env))}"
+    """The id of an environment, or `module:function` of a callable that can perhaps be imported again."""
+    if isinstance(env, str):
+        return env
+    if hasattr(env, "__qualname__"):
+        return f"callable {env.__module__}:{env.__qualname__}"
+    return f"callable {type(env).__qualname__} object"
 
 
 def _env_from_name(name: Any) -> Any:
@@ -84,36 +89,8 @@ def _build(cls: Any, section: Any, where: str) -> Any:
     values = dict(_checked_mapping(section, _names(cls), where))
     hints = typing.get_type_hints(cls)
     for name, value in values.items():
-        values[name] = _converted(value, hints[name], f"{where}.{name}")
+        values[name] = converted(value, hints[name], f"{where}.{name}")
     return cls(**values)
-
-
-def _converted(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the field's type wants it; JSON has no tuples, paths or dataclasses."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    for option in options:
-        origin = typing.get_origin(option)
-        if origin is typing.Literal and value in typing.get_args(option):
-            return value
-        if option is Path and isinstance(value, str):
-            return Path(value)
-        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if origin is tuple and isinstance(value, list | tuple):
-            element = typing.get_args(option)[0]
-            return tuple(_converted(item, element, f"{where}[{i}]") for i, item in enumerate(value))
-        if option is int and isinstance(value, bool):
-            continue
-        if origin is not typing.Literal and isinstance(value, origin or option):
-            return value
-    allowed = " or ".join(_type_name(option) for option in options)
-    raise ConfigError(f"{where}={value!r} must be {allowed}")
-
-
-def _type_name(option: Any) -> str:
-    if typing.get_origin(option) is typing.Literal:
-        return ", ".join(map(str, typing.get_args(option)))
-    return "null" if option is type(None) else getattr(option, "__name__", str(option))
 
 
 def _checked_mapping(section: Any, known: set[str], where: str) -> Mapping[str, Any]:
@@ -132,13 +109,7 @@ def _names(cls: Any) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, paths as strings."""
+    """Dataclasses as dictionaries, paths as text; everything else is what JSON takes as it is."""
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+    return str(value) if isinstance(value, Path) else value

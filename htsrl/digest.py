@@ -86,6 +86,8 @@ def read_links(run_dir: Path) -> list[Link]:
     if not path.is_file():
         raise RunFolderError(f"{run_dir} holds no digest.jsonl; is it the folder of a run?")
     lines = path.read_text().split("\n")
+    if len(lines) < 2:
+        raise RunFolderError(f"{path} is empty: the run finished no update")
     try:
         return [Link.from_json(line) for line in lines[:-1]]  # a cut last line has no newline
     except (json.JSONDecodeError, TypeError) as error:

@@ -13,6 +13,10 @@ class EnvironmentFailure(HtsrlError):
     """An environment raised, or broke the Gymnasium contract, while it was being trained on."""
 
 
+class TrainingDiverged(HtsrlError):
+    """A gradient was not finite; the parameters before it are kept."""
+
+
 class PeerDied(HtsrlError):
     """A worker process ended while others still needed it."""
 

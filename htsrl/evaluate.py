@@ -45,6 +45,8 @@ def evaluate(
     """Play `episodes` with a run's final policy: its most likely actions, or `sampled` ones."""
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"seed={seed} must be from 0 to 2**63 - 1")
     folder = RunFolder.existing(Path(run_dir))
     experiment = folder.load_config(env).experiment
     from htsrl.policies.policy import build_policy

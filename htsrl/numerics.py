@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 
 # Intel's matrix library then gives a row the same bits in a batch of any size. It is read at the library's first use.
 MKL_MODE = {"MKL_CBWR": "AUTO,STRICT"}
@@ -51,7 +55,9 @@ def single_threaded() -> Iterator[None]:
 class Fingerprint:
     """Two runs can be expected to agree to the bit only where these are equal."""
 
+    htsrl: str
     python: str
+    gymnasium: str
     numpy: str
     torch: str
     machine: str
@@ -67,12 +73,15 @@ class Fingerprint:
 
 
 def take_fingerprint(device: str) -> Fingerprint:
-    import numpy
     import torch
 
+    import htsrl
+
     return Fingerprint(
+        htsrl=htsrl.__version__,
         python=platform.python_version(),
-        numpy=numpy.__version__,
+        gymnasium=version("gymnasium"),
+        numpy=version("numpy"),
         torch=torch.__version__,
         machine=platform.machine(),
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
@@ -109,20 +118,38 @@ def _computation_hash(device: str) -> str:
     return hasher.hexdigest()
 
 
-def warn_if_torch_was_used_before() -> None:
-    """Say so when the matrix library started without the mode above: this run then has bits of its own."""
+def is_row_stable() -> bool:
+    """Whether this process's matrix products give a row the same bits in batches of any size."""
     import torch
 
-    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        return
     with torch.inference_mode(), single_threaded():
         weights, rows = torch.sin(torch.arange(128.0)).view(2, 64), torch.cos(torch.arange(1024.0)).view(16, 64)
         together = rows @ weights.T
         alone = torch.cat([rows[i : i + 1] @ weights.T for i in range(16)])
-    if not torch.equal(together, alone):
+    return torch.equal(together, alone)
+
+
+def warn_if_torch_was_used_before() -> None:
+    """Say so when the matrix library started without the mode above: this process then has bits of its own."""
+    import torch
+
+    if torch.backends.mkl.is_available() and not is_row_stable():  # type: ignore[no-untyped-call]
         warnings.warn(
             f"torch computed something before htsrl was imported, or MKL_CBWR={os.environ.get('MKL_CBWR')!r} asks for "
             "another mode: this run repeats exactly in the same situation, but its digest differs from that of other "
-            "processes. Import htsrl first.",
-            stacklevel=2,
+            "processes. Import htsrl first, or use placement processes.",
+            stacklevel=3,
         )
+
+
+def fingerprint_of_a_new_process(device: str) -> Fingerprint:
+    """What a worker's would be, whatever has happened in this process."""
+    command = [sys.executable, "-P", "-m", "htsrl.numerics", device]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return Fingerprint(**json.loads(answer.stdout))
+
+
+if __name__ == "__main__":
+    prepare_process()
+    print(json.dumps(asdict(take_fingerprint(sys.argv[1]))))

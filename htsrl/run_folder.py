@@ -32,6 +32,7 @@ class RunResult:
     steps_per_second: float
     seconds: float
     interrupted: bool = False
+    """Ended before its time, by Ctrl-C, a signal or an error."""
 
     def summary(self) -> dict[str, Any]:
         return {**asdict(self), "run_dir": str(self.run_dir)}
@@ -114,7 +115,7 @@ class RunFolder:
 
 def _default_path(config: Config) -> Path:
     experiment = config.experiment
-    env = re.sub(r"[^A-Za-z0-9._-]+", "-", env_name(experiment.env))
+    env = re.sub(r"[^A-Za-z0-9._-]+", "-", env_name(experiment.env))[:80]
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{env}-{experiment.algorithm.name}-{experiment.schedule}-seed{experiment.seed}-{stamp}"
     path, attempt = Path("runs") / name, 1

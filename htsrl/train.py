@@ -2,68 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import platform
+import sys
+import warnings
+from contextlib import ExitStack
 
-from htsrl.config import Config, check
+import cloudpickle
+
+from htsrl.config import Config, Placement
+from htsrl.config_check import check
 from htsrl.config_file import env_name
 from htsrl.dataflow.exchange import Exchange
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import TrajectorySpec, trajectory_spec
-from htsrl.envs.contract import check_contract
-from htsrl.envs.make import make_env
 from htsrl.errors import ConfigError
-from htsrl.numerics import single_threaded, take_fingerprint, warn_if_torch_was_used_before
+from htsrl.numerics import (
+    Fingerprint,
+    fingerprint_of_a_new_process,
+    is_row_stable,
+    single_threaded,
+    take_fingerprint,
+    warn_if_torch_was_used_before,
+)
 from htsrl.placements.assignment import crew
-from htsrl.placements.blueprint import Blueprint, share_out
+from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
 from htsrl.placements.processes import run_processes
 from htsrl.run_folder import RunFolder, RunResult
-from htsrl.seeding import network_seed
-
-if TYPE_CHECKING:
-    from gymnasium import spaces
-
-    from htsrl.policies.policy import Policy
+from htsrl.survey import draw_blueprint
 
 
 def train(config: Config) -> RunResult:
-    """Train an agent and write the run's folder. Raises ConfigError before anything starts if it cannot work."""
-    check(config)
+    """Train an agent and write the run's folder.
+
+    Raises ConfigError before anything starts if it cannot work. Ctrl-C ends the run, writes what there is, and is
+    passed on.
+    """
+    config = check(config)
     folder = RunFolder.planned(config)
     with single_threaded():
         blueprint = draw_blueprint(config)
-        warn_if_torch_was_used_before()
+        _check_placement(blueprint)
         memory = SharedArrays(blueprint.memory_specs())
-        folder.create(config, take_fingerprint(config.placement.device))
-        return _run(blueprint, memory, folder)
-
-
-def draw_blueprint(config: Config) -> Blueprint:
-    """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
-    from htsrl.algorithms.draft import OPTIMIZER_VECTORS
-    from htsrl.dataflow.parameters import FlatLayout, parameter_arrays
-    from htsrl.policies.policy import build_policy
-
-    _check_device(config.placement.device)
-    experiment, placement = config.experiment, config.placement
-    observation_space, action_space = _spaces(config)
-    trajectory = trajectory_spec(observation_space, action_space, experiment.interval_steps, experiment.num_envs)
-    policy = build_policy(observation_space, action_space, experiment.network, network_seed(experiment.seed))
-    executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
-    num_actors = placement.resolved_actors()
-    return Blueprint(
-        config=config,
-        observation_space=observation_space,
-        action_space=action_space,
-        trajectory=trajectory,
-        parameter_specs=tuple(
-            parameter_arrays(FlatLayout.of(policy), len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer]))
-        ),
-        shape=_reference_shape(policy, trajectory, placement.device),
-        executor_envs=executor_envs,
-        actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
-    )
+        try:
+            folder.create(config, _fingerprint(config.placement))
+            return _run(blueprint, memory, folder)
+        finally:
+            memory.close_fd()
 
 
 def _run(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder) -> RunResult:
@@ -75,52 +59,47 @@ def _run(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder) -> RunRe
     parameters.initialise(blueprint.build_policy())
     recorder = Recorder(config, folder, lambda: _waited_seconds(blueprint, exchange))
     run = run_inline if config.placement.backend == "inline" else run_processes
-    interrupted = False
+    with ExitStack() as last_things:  # from the last to the first, and each of them even if another fails
+        title = env_name(config.experiment.env)
+        last_things.callback(lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
+        last_things.callback(recorder.close)
+        last_things.callback(lambda: folder.save_result(recorder.result()))
+        last_things.callback(lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
+        try:
+            run(blueprint, memory, recorder.record)
+        except KeyboardInterrupt:
+            recorder.say(f"interrupted after update {recorder.version}; what there is, is in {folder.path}")
+            raise
+    return recorder.result()
+
+
+def _fingerprint(placement: Placement) -> Fingerprint:
+    """Of the process that will compute: this one, or one as new as the workers."""
+    if placement.backend == "inline" or is_row_stable():
+        return take_fingerprint(placement.device)
+    return fingerprint_of_a_new_process(placement.device)
+
+
+def _check_placement(blueprint: Blueprint) -> None:
+    """Whether the roles can live where they are asked to."""
+    if blueprint.config.placement.backend == "inline":
+        warn_if_torch_was_used_before()
+        return
+    if sys.platform != "linux":
+        raise ConfigError(f"placement=processes needs Linux, this is {sys.platform}; use placement inline")
+    if platform.machine() not in ("x86_64", "AMD64"):
+        warnings.warn(
+            f"placement=processes was not proven on {platform.machine()}, whose memory order is weaker than that of "
+            "x86-64; compare a digest with placement inline before you rely on it",
+            stacklevel=3,
+        )
     try:
-        run(blueprint, memory, recorder.record)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        recorder.close()
-        folder.save_policy(parameters.module(exchange.published_version), exchange.published_version)
-        draw_learning_curve(folder.metrics_file, folder.curve_file, env_name(config.experiment.env))
-    result = recorder.result(folder.path, interrupted)
-    folder.save_result(result)
-    return result
-
-
-def _spaces(config: Config) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """The spaces of the environment, after a look at whether it keeps its contract."""
-    experiment = config.experiment
-    env = make_env(experiment.env, experiment.env_args, experiment.imports)
-    try:
-        check_contract(env)
-        return env.observation_space, env.action_space
-    finally:
-        env.close()
-
-
-def _check_device(name: str) -> None:
-    import torch
-
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device={name} cannot be used ({reason}); use one of {', '.join(available)}") from error
-
-
-def _reference_shape(policy: Policy, trajectory: TrajectorySpec, device: str) -> ReferenceShape:
-    """Probe the policy with rows like those of this run, on the device that will act."""
-    import torch
-
-    from htsrl.policies.reference_probe import example_observations, find_reference_shape
-
-    noise = torch.from_numpy(trajectory.noise.draw(seed=0, env=0, first_step=0, num_steps=trajectory.num_envs))
-    examples = example_observations(policy.observation, trajectory.num_envs)
-    on_device = {name: example.to(device) for name, example in examples.items()}
-    return find_reference_shape(policy.to(device), on_device, noise.to(device))
+        cloudpickle.dumps(blueprint)
+    except Exception as error:
+        raise ConfigError(
+            f"the environment cannot be handed to worker processes ({type(error).__name__}: {error}); make what it "
+            "closes over inside the callable, or use placement inline"
+        ) from error
 
 
 def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:

@@ -4,7 +4,8 @@
     theta[j+1] = theta[j] + eta * grad J(theta[j-1]; data made by theta[j-1])
 
 The gradient is taken where the data were made, so it is an on-policy gradient without any correction, and applied to
-the current parameters through the optimizer. Under `sync` both are the same version and this is textbook A2C.
+the current parameters through the optimizer. Under `sync`, with one unroll per interval, both are the same version and
+this is textbook A2C.
 """
 
 from __future__ import annotations

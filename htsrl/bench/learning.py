@@ -132,8 +132,6 @@ def _learn_once(task: Task, seed: int, schedule: Schedule, placement: Placement)
     with TemporaryDirectory(prefix="htsrl-bench-") as folder:
         run_dir = Path(folder) / "run"
         result = train(Config(experiment, replace(placement, run_dir=run_dir, progress="off")))
-        if result.interrupted:
-            raise KeyboardInterrupt
         evaluation = evaluate(run_dir, EVALUATION_EPISODES)
         curve = _read_curve(run_dir)
     return Learned(

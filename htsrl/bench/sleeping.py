@@ -195,8 +195,6 @@ def _run(name: str, config: Config) -> Measured:
     with TemporaryDirectory(prefix="htsrl-bench-") as folder:
         placement = replace(config.placement, run_dir=Path(folder) / "run", progress="off")
         result = train(replace(config, placement=placement))
-    if result.interrupted:
-        raise KeyboardInterrupt
     return Measured(name, config.experiment.seed, result.steps_per_second)
 
 

@@ -3,8 +3,8 @@
 An executor that has written an observation into a storage writes a *ticket* into `requests[env]`; the actor
 that serves the environment writes its answer into the storage and then the same ticket into `answers[env]`.
 Every word has one writer and only grows, so whatever process is killed, the words say what is left to do.
-The words are written after the data they announce; the order holds on x86-64, and everywhere else across the
-system call of the doorbell that follows.
+A word is written after the data that it announces, and x86-64 shows others the two in that order. Machines with a
+weaker memory order (ARM) would need a fence here.
 """
 
 from __future__ import annotations
@@ -89,10 +89,14 @@ class Exchange:
         waiting: Words = envs[self.requests[envs] != self.answers[envs]]
         return waiting
 
-    def all_stand_still(self) -> bool:
-        """Whether every environment waits for an action or has completed the rollout that the newest version made."""
-        waiting = (self.requests != self.answers) & self.tickets.asks_to_act(self.requests)
-        return bool((waiting | (self.completed_rollouts > self.published_version)).all())
+    def reached_by_all(self, tickets: Words) -> NDArray[np.bool_]:
+        """For each ticket, whether every environment has asked as far, or completed the newest version's rollout.
+
+        Tickets only grow, so what is true of one stays true while others are being answered.
+        """
+        under_way = self.requests[self.completed_rollouts <= self.published_version]
+        reached: NDArray[np.bool_] = tickets <= under_way.min(initial=np.iinfo(np.int64).max)
+        return reached
 
     def rollout_is_complete(self, rollout: int) -> bool:
         return bool(self.completed_rollouts.min() > rollout)

@@ -6,12 +6,13 @@ process ends, and nobody else can open it.
 
 from __future__ import annotations
 
-import errno
+import math
 import mmap
 import os
-import tempfile
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from htsrl.errors import ConfigError
 
 Array = NDArray[Any]
 ALIGNMENT = 64  # a cache line, and what vector instructions like best
+PRIVATE = -1  # memory of this process alone, all that `inline` needs
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class SharedArrays:
 
     def close_fd(self) -> None:
         """Give up the right to hand the block to others; the mapping itself lives as long as its arrays."""
-        os.close(self.fd)
+        if self.fd != PRIVATE:
+            os.close(self.fd)
 
 
 def _aligned(num_bytes: int) -> int:
@@ -67,20 +70,28 @@ def _aligned(num_bytes: int) -> int:
 
 def _allocate(num_bytes: int) -> int:
     """A file descriptor of unnamed memory, reserved in full: running out later would be a SIGBUS in mid-run."""
-    fd = os.memfd_create("htsrl") if hasattr(os, "memfd_create") else _unnamed_file()
-    try:
-        os.posix_fallocate(fd, 0, num_bytes)
-    except OSError as error:
-        os.close(fd)
-        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-            raise
+    available = _available_bytes()
+    if num_bytes > available:
         raise ConfigError(
-            f"the storages need {num_bytes / 2**20:.0f} MiB of shared memory, which this machine does not have free; "
+            f"the run needs {num_bytes / 2**20:,.0f} MiB of shared memory and {available / 2**20:,.0f} MiB are free; "
             "lower num_envs or sync_interval"
-        ) from error
+        )
+    if sys.platform != "linux":
+        return PRIVATE
+    fd = os.memfd_create("htsrl")
+    os.posix_fallocate(fd, 0, num_bytes)
     return fd
 
 
-def _unnamed_file() -> int:
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+def _available_bytes() -> float:
+    """What the machine and this process's control group have left."""
+    if sys.platform != "linux":
+        return math.inf
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    machine = int(fields["MemAvailable"].split()[0]) * 1024
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):  # no such limit
+        return machine
+    return min(machine, limit - used)

@@ -13,22 +13,20 @@ from htsrl.dataflow.exchange import Words
 class ReferenceShape:
     """Found by `policies.reference_probe` for one network on one device."""
 
-    least_rows: int
-    """Smaller batches are padded up to this."""
+    sizes: tuple[int, ...]
+    """Batch sizes in which every row has the same bits, ascending; batches are padded up to the next one."""
     pinned: bool = False
-    """Where no least size will do: a batch always has a row for every environment, each in its own."""
+    """Where only one size will do, and only if each environment keeps to its own row."""
 
     def lay_out(self, rows: Words, envs: Words) -> tuple[Words, Words, Words]:
-        """The (row, env) of every row of the network's batch, and where in it the asked-for ones are."""
-        if self.pinned:
-            batch_rows = np.zeros(self.least_rows, dtype=np.int64)
-            batch_rows[envs] = rows
-            return batch_rows, np.arange(self.least_rows), envs
-        missing = self.least_rows - len(rows)
-        if missing > 0:
-            return (
-                np.pad(rows, (0, missing), mode="edge"),
-                np.pad(envs, (0, missing), mode="edge"),
-                np.arange(len(rows)),
-            )
-        return rows, envs, np.arange(len(rows))
+        """The (row, env) of every row of the network's batch, and where in it the asked-for ones are.
+
+        Padding repeats an asked-for row: others may be half written.
+        """
+        places = envs if self.pinned else np.arange(len(rows))
+        size = next(size for size in self.sizes if size >= len(rows))
+        if size == len(rows) and not self.pinned:
+            return rows, envs, places
+        batch_rows, batch_envs = np.full(size, rows[0]), np.full(size, envs[0])
+        batch_rows[places], batch_envs[places] = rows, envs
+        return batch_rows, batch_envs, places

@@ -12,41 +12,26 @@ import time
 
 
 class Doorbell:
-    """Rung by anyone, waited for by one process."""
+    """Rung by anyone, waited for by one process: an eventfd, as a number that processes inherit."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self.read_fd = read_fd
-        self.write_fd = write_fd
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
 
     @classmethod
     def create(cls) -> Doorbell:
-        if hasattr(os, "eventfd"):
-            fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            return cls(fd, fd)
-        read_fd, write_fd = os.pipe()
-        os.set_blocking(read_fd, False)
-        os.set_blocking(write_fd, False)
-        return cls(read_fd, write_fd)
-
-    @property
-    def fds(self) -> tuple[int, ...]:
-        return tuple({self.read_fd, self.write_fd})
+        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def ring(self) -> None:
-        try:
-            os.write(self.write_fd, (1).to_bytes(8, "little"))
-        except BlockingIOError:
-            pass  # already ringing as loud as it can
+        os.eventfd_write(self.fd, 1)
 
     def clear(self) -> None:
         try:
-            os.read(self.read_fd, 8 if self.read_fd == self.write_fd else 65536)
+            os.eventfd_read(self.fd)
         except BlockingIOError:
-            pass
+            pass  # nobody has rung
 
     def close(self) -> None:
-        for fd in self.fds:
-            os.close(fd)
+        os.close(self.fd)
 
 
 class Waiter:
@@ -57,7 +42,7 @@ class Waiter:
         self._doorbell = doorbell
         self._lifeline = lifeline
         self._poll = select.poll()
-        self._poll.register(doorbell.read_fd, select.POLLIN)
+        self._poll.register(doorbell.fd, select.POLLIN)
         self._poll.register(lifeline, select.POLLIN | select.POLLHUP)
         self.waited_seconds = 0.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import ExitStack
 from typing import IO
 
 from htsrl.config import Config
@@ -23,6 +23,7 @@ class Recorder:
 
     def __init__(self, config: Config, folder: RunFolder, waited_seconds: WaitedSeconds) -> None:
         experiment, placement = config.experiment, config.placement
+        self._folder = folder
         self._updates_per_line = max(1, round(placement.log_every_steps / experiment.batch_steps))
         self._waited_seconds = waited_seconds
         self._sinks: list[Sink] = [JsonLines(folder.metrics_file)]
@@ -47,24 +48,33 @@ class Recorder:
         self._progress.update(report.steps, metrics)
         self._last = report
 
-    def result(self, run_dir: Path, interrupted: bool) -> RunResult:
+    def say(self, line: str) -> None:
+        self._progress.say(line)
+
+    @property
+    def version(self) -> int:
+        """The newest version that was reported: the one that digest and metrics speak of."""
+        return self._last.version if self._last else 0
+
+    def result(self) -> RunResult:
         last = self._last
         return RunResult(
-            run_dir=run_dir,
+            run_dir=self._folder.path,
             steps=last.steps if last else 0,
             updates=last.version if last else 0,
             digest=last.link.chain if last else "",
             mean_return=last.metrics.get("rollout/ep_rew_mean") if last else None,
             steps_per_second=self._clock.steps_per_second,
             seconds=self._clock.seconds,
-            interrupted=interrupted,
+            interrupted=not (last and last.finished),
         )
 
     def close(self) -> None:
-        self._progress.close()
-        self._digest_file.close()
-        for sink in self._sinks:
-            sink.close()
+        with ExitStack() as closing:  # all of them, even if one fails
+            for sink in self._sinks:
+                closing.callback(sink.close)
+            closing.callback(self._digest_file.close)
+            closing.callback(self._progress.close)
 
 
 class Clock:

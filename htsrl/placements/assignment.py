@@ -56,8 +56,8 @@ class Doorbells:
         self.learner.ring()
 
     def _ring(self, doorbells: Iterable[Doorbell]) -> None:
-        for fd, doorbell in {doorbell.write_fd: doorbell for doorbell in doorbells}.items():
-            if fd != self.own.write_fd:
+        for fd, doorbell in {doorbell.fd: doorbell for doorbell in doorbells}.items():
+            if fd != self.own.fd:
                 doorbell.ring()
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from htsrl.digest import Link
-from htsrl.errors import EnvironmentFailure, HtsrlError, WaitTimeout
+from htsrl.errors import ConfigError, EnvironmentFailure, HtsrlError, TrainingDiverged, WaitTimeout
 from htsrl.roles.report import UpdateReport
 
 READ_BYTES = 1 << 16
@@ -19,9 +19,6 @@ class Mouthpiece:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-
-    def ready(self) -> None:
-        self._send({"kind": "ready"})
 
     def update(self, report: UpdateReport) -> None:
         self._send({"kind": "update", **asdict(report)})
@@ -41,16 +38,17 @@ class Earpiece:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
+        self.closed = False
+        """Whether the worker has closed its end, by dying if not otherwise."""
         self._rest = b""
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """The messages that have come, if any; None once the worker is gone."""
+    def read(self) -> list[dict[str, Any]]:
+        """The messages that have come since."""
         try:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
             return []
-        if not data:
-            return None
+        self.closed = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
@@ -62,5 +60,5 @@ def report_of(message: dict[str, Any]) -> UpdateReport:
 
 def error_of(message: dict[str, Any]) -> HtsrlError:
     """The error a worker failed with; anything htsrl does not know becomes a plain HtsrlError."""
-    known = {"EnvironmentFailure": EnvironmentFailure, "WaitTimeout": WaitTimeout}
+    known = {cls.__name__: cls for cls in (ConfigError, EnvironmentFailure, TrainingDiverged, WaitTimeout)}
     return known.get(message["error"], HtsrlError)(message["message"])

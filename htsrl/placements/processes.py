@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import cloudpickle
 
@@ -36,19 +35,35 @@ class Worker:
     process: subprocess.Popen[bytes]
     earpiece: Earpiece
     exit_fd: int
-    """Readable once the process has ended. Elsewhere than on Linux its end is only seen as that of its messages."""
+    """Readable once the process has ended; where there is no such thing, its end is seen as that of its messages."""
 
     @property
     def fds(self) -> set[int]:
         return {self.earpiece.fd, self.exit_fd}
 
+    def wait(self, seconds: float) -> None:
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass  # `end` sees to it
+
+    def end(self) -> None:
+        """Kill the process, and what it may have started, unless it has ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
 
 def run_processes(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[UpdateReport], None]) -> None:
     """Train to the end in worker processes, reporting after every update; leaves no process behind."""
-    supervisor = Supervisor(blueprint, memory)
+    supervisor = Supervisor(blueprint, memory, on_report)
     try:
         supervisor.start()
-        supervisor.watch(on_report)
+        supervisor.watch()
     finally:
         supervisor.stop()
 
@@ -56,9 +71,10 @@ def run_processes(blueprint: Blueprint, memory: SharedArrays, on_report: Callabl
 class Supervisor:
     """Starts the workers, listens to them, and ends them."""
 
-    def __init__(self, blueprint: Blueprint, memory: SharedArrays) -> None:
+    def __init__(self, blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[UpdateReport], None]) -> None:
         self._blueprint = blueprint
         self._memory = memory
+        self._on_report = on_report
         self._shared: Shared = blueprint.shared(memory)
         self._hosted = crew(blueprint)
         self._doorbells = [Doorbell.create() for _ in self._hosted]
@@ -68,54 +84,58 @@ class Supervisor:
 
     def start(self) -> None:
         for number, hosted in enumerate(self._hosted):
-            self._workers.append(self._start_worker(number, hosted))
+            self._start_worker(number, hosted)
 
-    def watch(self, on_report: Callable[[UpdateReport], None]) -> None:
+    def watch(self) -> None:
         """Pass on reports until the learner has finished; raise what made a worker fail."""
         poll, worker_of = select.poll(), {fd: worker for worker in self._workers for fd in worker.fds}
         for fd in worker_of:
             poll.register(fd, select.POLLIN | select.POLLHUP)
         while True:
-            for fd in sorted(ready for ready, _ in poll.poll()):
+            for fd, _ in poll.poll():
                 worker = worker_of[fd]
                 ended = fd == worker.exit_fd and worker.process.poll() is not None
-                messages = worker.earpiece.read()
-                for message in messages or []:
-                    if self._handle(message, on_report):
-                        return
-                if ended or messages is None:
+                if self._listen_to(worker):
+                    return
+                if ended or worker.earpiece.closed:
                     raise self._obituary(worker)
 
     def stop(self) -> None:
-        """Ask all workers to end, then make them."""
+        """Ask all workers to end, then make them; what the learner has still reported is passed on."""
         self._shared.exchange.stop()
         for doorbell in self._doorbells:
             doorbell.ring()
-        deadline = time.monotonic() + GRACE_SECONDS
-        for worker in self._workers:
-            try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-            for fd in worker.fds:
+        try:
+            deadline = time.monotonic() + GRACE_SECONDS
+            for worker in self._workers:
+                worker.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            for worker in self._workers:
+                worker.end()
+            for worker in self._workers:
+                self._take_last_reports(worker)
+                worker.close()
+            for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
                 os.close(fd)
-        for doorbell in self._doorbells:
-            doorbell.close()
-        os.close(self._lifeline_fd)
-        os.close(self._our_life_fd)
 
-    def _handle(self, message: dict[str, Any], on_report: Callable[[UpdateReport], None]) -> bool:
-        """Act on one message; True when training is over."""
-        if message["kind"] == "failure":
-            raise error_of(message)
-        if message["kind"] == "update":
+    def _listen_to(self, worker: Worker) -> bool:
+        """Act on a worker's messages; True when training is over."""
+        for message in worker.earpiece.read():
+            if message["kind"] == "failure":
+                raise error_of(message)
             report = report_of(message)
-            on_report(report)
-            return report.finished
+            self._on_report(report)
+            if report.finished:
+                return True
         return False
 
-    def _start_worker(self, number: int, hosted: Hosted) -> Worker:
+    def _take_last_reports(self, worker: Worker) -> None:
+        while messages := worker.earpiece.read():
+            for message in messages:
+                if message["kind"] == "update":
+                    self._on_report(report_of(message))
+
+    def _start_worker(self, number: int, hosted: Hosted) -> None:
         report_read_fd, report_fd = os.pipe()
         assignment = Assignment(
             number=number,
@@ -127,21 +147,23 @@ class Supervisor:
             report_fd=report_fd,
             parent_pid=os.getpid(),
         )
-        doorbell_fds = {fd for doorbell in self._doorbells for fd in doorbell.fds}
         process = subprocess.Popen(
             # -P and the path below: the worker imports what this process would, and not more.
             [sys.executable, "-P", "-m", "htsrl.placements.worker"],
             stdin=subprocess.PIPE,
-            pass_fds=[self._memory.fd, self._lifeline_fd, report_fd, *doorbell_fds],
+            pass_fds=[self._memory.fd, self._lifeline_fd, report_fd, *(doorbell.fd for doorbell in self._doorbells)],
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
             process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
         )
+        worker = Worker(hosted, process, Earpiece(report_read_fd), _exit_fd(process.pid, report_read_fd))
+        self._workers.append(worker)
         os.close(report_fd)
         assert process.stdin is not None
-        with process.stdin:
-            process.stdin.write(cloudpickle.dumps(assignment))
-        exit_fd = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else report_read_fd
-        return Worker(hosted, process, Earpiece(report_read_fd), exit_fd)
+        try:
+            with process.stdin:
+                process.stdin.write(cloudpickle.dumps(assignment))
+        except BrokenPipeError:
+            raise self._obituary(worker) from None
 
     def _doorbells_for(self, number: int) -> Doorbells:
         num_envs = self._blueprint.experiment.num_envs
@@ -160,7 +182,8 @@ class Supervisor:
         )
 
     def _obituary(self, worker: Worker) -> HtsrlError:
-        code = worker.process.wait()
+        worker.end()
+        code = worker.process.returncode
         cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         update = self._shared.exchange.published_version
         full = self._shared.exchange.rollout_is_complete(update)
@@ -169,6 +192,13 @@ class Supervisor:
             f"{worker.hosted.name} (pid {worker.process.pid}) {cause} while the learner {learner} storage "
             f"{storage_of(update)} (update {update})"
         )
+
+
+def _exit_fd(pid: int, otherwise: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # a kernel before 5.3, or a sandbox
+        return otherwise
 
 
 def _envs_of(shares: tuple[Envs, ...], number: int | None) -> Envs:

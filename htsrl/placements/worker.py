@@ -30,6 +30,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
     _die_with_parent(assignment.parent_pid)
+    _keep_to_this_process(assignment)
     mouthpiece = Mouthpiece(assignment.report_fd)
     try:
         _work(assignment, mouthpiece)
@@ -46,7 +47,6 @@ def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
     memory = SharedArrays(assignment.blueprint.memory_specs(), assignment.memory_fd)
     shared = assignment.blueprint.shared(memory)
     roles = _build_roles(assignment, memory, shared, mouthpiece)
-    mouthpiece.ready()
     try:
         _take_turns(assignment, shared, roles)
     finally:
@@ -83,12 +83,23 @@ def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role]) -> No
         waiter.clear()
         if shared.exchange.stopping or advance_all(turns):
             continue
-        if not waiter.wait(placement.deadline_seconds):
+        if not waiter.wait(placement.deadline_seconds) and not _has_finished(roles):
             raise WaitTimeout(
                 f"{assignment.hosted.name} (pid {os.getpid()}) waited deadline_seconds={placement.deadline_seconds:g} "
                 f"for {'; '.join(role.waits_for() for role in roles)}"
             )
         shared.exchange.waited_seconds[assignment.number] = waiter.waited_seconds
+
+
+def _keep_to_this_process(assignment: Assignment) -> None:
+    """An environment that forks must not take our descriptors along: they would outlive this process."""
+    for fd in (assignment.memory_fd, assignment.lifeline_fd, assignment.report_fd):
+        os.set_inheritable(fd, False)
+
+
+def _has_finished(roles: list[Role]) -> bool:
+    """Whether this worker has made all its rollouts, and may wait as long as the learner takes for the last ones."""
+    return any(isinstance(role, Executor) and role.finished for role in roles)
 
 
 def _die_with_parent(parent_pid: int) -> None:

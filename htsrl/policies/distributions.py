@@ -60,7 +60,7 @@ class DiagonalGaussian:
 
     def log_prob(self, actions: Tensor) -> Tensor:
         z = (actions - self.mean) * (-self.log_std).exp()
-        return (-0.5 * z.square() - self.log_std - LOG_SQRT_2_PI).flatten(1).sum(dim=-1)
+        return (-0.5 * z.square() - self.log_std - LOG_SQRT_2_PI).reshape(len(self.mean), -1).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         per_dimension = self.log_std + 0.5 + LOG_SQRT_2_PI

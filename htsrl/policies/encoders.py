@@ -62,7 +62,10 @@ class NatureCnn(nn.Module):
 
     def __init__(self, leaf: ObservationLeaf) -> None:
         super().__init__()
+        if len(leaf.shape) != 3:
+            raise ConfigError(f"the Nature CNN needs images, not observations of shape {leaf.shape}; use --encoder mlp")
         self._channels_last = leaf.channels_last
+        self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
         height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])
         if min(height, width) < SMALLEST_IMAGE:
             raise ConfigError(
@@ -85,6 +88,6 @@ class NatureCnn(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
-        images = images.to(torch.float32, memory_format=torch.channels_last) / 255
+        images = images.to(torch.float32, memory_format=torch.channels_last) * self._scale
         features: Tensor = self.dense(self.convolutions(images))
         return features

@@ -44,10 +44,18 @@ class Policy(nn.Module):
             self.log_std = nn.Parameter(torch.full(action.shape, network.initial_log_std))
 
     def forward(self, observations: Observations) -> tuple[Distribution, Tensor]:
+        action_outputs, value_outputs = self._outputs(observations)
+        return self._distribution(action_outputs), value_outputs.squeeze(-1)
+
+    def outputs(self, observations: Observations) -> Tensor:
+        """What the heads say, before it becomes a distribution and a value."""
+        return torch.cat(self._outputs(observations), dim=1)
+
+    def _outputs(self, observations: Observations) -> tuple[Tensor, Tensor]:
         obs = observations["obs"]
         features = self.encoder(obs)
         value_features = features if self.value_encoder is None else self.value_encoder(obs)
-        return self._distribution(self.action_head(features)), self.value_head(value_features).squeeze(-1)
+        return self.action_head(features), self.value_head(value_features)
 
     def decide(self, observations: Observations, noise: Tensor) -> Decision:
         distribution, values = self(observations)

@@ -1,1 +1,1 @@
-"""Who works: executor, actor, learner and supervisor, as plain objects that know nothing of processes."""
+"""Who works: executor, actor and learner, as plain objects that know nothing of processes."""

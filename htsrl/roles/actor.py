@@ -63,10 +63,10 @@ class Actor:
         """The environments to answer now, and their tickets."""
         envs = self._exchange.pending(self._envs)
         tickets = self._exchange.requests[envs]
-        if self._schedule.step_barrier and not self._exchange.all_stand_still():
+        if self._schedule.step_barrier:
             # The value of a final observation is part of a step, so it does not wait for the others.
-            asks_value = ~self._exchange.tickets.asks_to_act(tickets)
-            return envs[asks_value], tickets[asks_value]
+            ready = ~self._exchange.tickets.asks_to_act(tickets) | self._exchange.reached_by_all(tickets)
+            return envs[ready], tickets[ready]
         return envs, tickets
 
     @torch.inference_mode()

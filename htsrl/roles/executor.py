@@ -30,6 +30,10 @@ class Executor:
             self._notify_learner()
         return bool(progressed)
 
+    @property
+    def finished(self) -> bool:
+        return all(replica.stage is Stage.NOTHING for replica in self._replicas)
+
     def waits_for(self) -> str:
         envs_by_stage = {stage: [r.index for r in self._replicas if r.stage is stage] for stage in Stage}
         return ", ".join(f"{stage.value} (environments {envs})" for stage, envs in envs_by_stage.items() if envs)

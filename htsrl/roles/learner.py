@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.algorithms.batch import Batch
@@ -14,6 +16,7 @@ from htsrl.config import Experiment
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.shared import Shared
 from htsrl.digest import BatchHash, DigestChain, hash_batch
+from htsrl.errors import TrainingDiverged
 from htsrl.metrics.episodes import EpisodeMeter
 from htsrl.policies.policy import Policy
 from htsrl.roles.report import UpdateReport
@@ -56,6 +59,7 @@ class Learner:
         batch_hash = hash_batch(fields)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         metrics = self._learn(storage)
+        self._check_gradient(metrics)
         self._verify(storage, batch_hash)
         self._publish(metrics, batch_hash)
         return True
@@ -72,6 +76,20 @@ class Learner:
         assert isinstance(behaviour, Policy)
         draft = self._drafts.begin(version=self.update + 1)
         return improve(self._experiment, self.update, draft, behaviour, batch)
+
+    def _check_gradient(self, metrics: dict[str, float]) -> None:
+        """Stop before a gradient that is not finite is published."""
+        if math.isfinite(metrics.get("train/gradient_norm", 0.0)):
+            return
+        fields = self._storages.batch(storage_of(self.update))
+        broken = [name for name, x in fields.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
+        cause = (
+            f"the batch holds values that are not finite in {', '.join(broken)}" if broken else "the batch is finite"
+        )
+        raise TrainingDiverged(
+            f"the gradient of update {self.update} is not finite; {cause}. The policy before it is kept. Lower "
+            "learning_rate or max_gradient_norm, or look at the scale of the rewards"
+        )
 
     def _publish(self, metrics: dict[str, float], batch_hash: BatchHash) -> None:
         version = self.update + 1

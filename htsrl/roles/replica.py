@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 import gymnasium
+import numpy as np
+from numpy.typing import NDArray
 
 from htsrl.dataflow.shared import Shared
 from htsrl.errors import EnvironmentFailure
 from htsrl.schedules.schedule import may_begin, storage_of
 from htsrl.seeding import reset_seed
-from htsrl.spaces import action_leaf
+from htsrl.spaces import action_leaf, observation_leaves
 
 
 class Stage(Enum):
@@ -43,6 +46,7 @@ class Replica:
         self.row = 0
         self._env = env
         self._action = action_leaf(env.action_space)
+        self._shape = observation_leaves(env.observation_space)["obs"].shape
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = shared.schedule
@@ -96,11 +100,11 @@ class Replica:
     def _step(self) -> None:
         storages, at = self._storages, (self._storage, self.row, self.index)
         action = self._action.to_env(storages["actions"][at])
-        observation, reward, terminated, truncated, _ = self._call("step", self._env.step, action)
+        observation, reward, terminated, truncated = self._call("step", self._checked_step, action)
         storages["rewards"][at] = reward
         storages["terminated"][at] = terminated
         storages["truncated"][at] = truncated
-        self._episode_return += float(reward)
+        self._episode_return += reward
         self._episode_length += 1
         self.row += 1
         if terminated or truncated:
@@ -143,10 +147,28 @@ class Replica:
         self._episode_return = 0.0
         self._episode_length = 0
         seed = reset_seed(self._seed, self.index, self._episode)
-        observation, _ = self._call("reset", lambda seed: self._env.reset(seed=seed), seed)
-        return observation
+        return self._call("reset", self._checked_reset, seed)
 
-    def _write_observation(self, observation: Any) -> None:
+    def _checked_step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool]:
+        observation, reward, terminated, truncated, _ = self._env.step(action)
+        if not math.isfinite(reward):
+            raise ValueError(f"the reward is {reward}, which is not finite")
+        return self._checked(observation), float(reward), bool(terminated), bool(truncated)
+
+    def _checked_reset(self, seed: int) -> NDArray[Any]:
+        observation, _ = self._env.reset(seed=seed)
+        return self._checked(observation)
+
+    def _checked(self, observation: Any) -> NDArray[Any]:
+        """An observation that may be stored: NumPy would stretch a wrong shape without a word."""
+        array = np.asarray(observation)
+        if array.shape != self._shape:
+            raise ValueError(f"the observation has shape {array.shape}, its space has {self._shape}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the observation is not finite: {array}")
+        return array
+
+    def _write_observation(self, observation: NDArray[Any]) -> None:
         self._storages["obs"][self._storage, self.row, self.index] = observation
 
     def _call(self, what: str, method: Callable[[Any], Any], argument: Any) -> Any:

@@ -1,0 +1,142 @@
+"""Refuses what cannot work, before anything starts: one ConfigError that names the value, the rule and the way out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from htsrl.config import PPO, Algorithm, Config, Experiment, Network, Placement
+from htsrl.errors import ConfigError
+from htsrl.field_types import converted
+
+MOST_ENVS = 65_536
+LONGEST_DEADLINE_SECONDS = 7 * 24 * 3600.0
+
+Rule = tuple[Callable[[Any], bool], str]
+AT_LEAST_1: Rule = (lambda x: x >= 1, "at least 1")
+ABOVE_0: Rule = (lambda x: x > 0, "above 0")
+NOT_NEGATIVE: Rule = (lambda x: x >= 0, "0 or more")
+A_SHARE: Rule = (lambda x: 0 <= x <= 1, "from 0 to 1")
+
+RULES: dict[str, Rule] = {
+    "clip_range": ABOVE_0,
+    "deadline_seconds": (lambda x: 0 < x <= LONGEST_DEADLINE_SECONDS, "above 0 and at most a week"),
+    "discount": A_SHARE,
+    "entropy_coefficient": NOT_NEGATIVE,
+    "epochs": AT_LEAST_1,
+    "gae_lambda": A_SHARE,
+    "hidden_sizes": (lambda sizes: all(size >= 1 for size in sizes), "all at least 1"),
+    "jitter_seconds": NOT_NEGATIVE,
+    "learning_rate": ABOVE_0,
+    "log_every_steps": AT_LEAST_1,
+    "max_gradient_norm": ABOVE_0,
+    "num_actors": NOT_NEGATIVE,
+    "num_envs": (lambda x: 1 <= x <= MOST_ENVS, f"from 1 to {MOST_ENVS}"),
+    "num_executors": AT_LEAST_1,
+    "num_minibatches": AT_LEAST_1,
+    "optimizer_epsilon": ABOVE_0,
+    "rmsprop_decay": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "seed": (lambda x: 0 <= x < 2**63, "from 0 to 2**63 - 1"),
+    "sync_interval": AT_LEAST_1,
+    "target_kl": ABOVE_0,
+    "total_steps": AT_LEAST_1,
+    "unroll_length": AT_LEAST_1,
+    "value_clip_range": ABOVE_0,
+    "value_coefficient": NOT_NEGATIVE,
+}
+
+
+def check(config: Config) -> Config:
+    """The configuration with every value in its declared type; ConfigError for the first that cannot work."""
+    given = config.experiment
+    if not isinstance(given.algorithm, Algorithm):
+        raise ConfigError(f"algorithm={given.algorithm!r} must be htsrl.PPO(...) or htsrl.A2C(...)")
+    if not isinstance(given.network, Network):
+        raise ConfigError(f"network={given.network!r} must be htsrl.Network(...)")
+    if not (isinstance(given.env, str) or callable(given.env)):
+        raise ConfigError(f"env={given.env!r} must be a Gymnasium id or a callable that returns an environment")
+    experiment = _check_fields(
+        dataclasses.replace(given, algorithm=_check_fields(given.algorithm), network=_check_fields(given.network))
+    )
+    placement = _check_fields(config.placement)
+    experiment = dataclasses.replace(experiment, env_args=_checked_env_args(experiment))
+    _check_sizes(experiment)
+    _check_crew(placement, experiment.num_envs)
+    return Config(experiment, placement)
+
+
+def _check_fields(section: Any) -> Any:
+    """Every field of its type, finite, and within its rule."""
+    hints = typing.get_type_hints(type(section))
+    values = {}
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if field.name not in ("env", "algorithm", "network"):
+            value = converted(value, hints[field.name], field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{field.name}={value} must be finite")
+        allowed, rule = RULES.get(field.name, (None, ""))
+        if allowed is not None and value is not None and not allowed(value):
+            raise ConfigError(f"{field.name}={value} must be {rule}")
+        values[field.name] = value
+    return dataclasses.replace(section, **values)
+
+
+def _checked_env_args(experiment: Experiment) -> dict[str, Any]:
+    """Arguments that the run's config.json can hold."""
+    arguments = {name: x.item() if isinstance(x, np.generic) else x for name, x in experiment.env_args.items()}
+    for name, value in arguments.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"env_args[{name!r}]={value!r} cannot be written to the run's config.json ({error}); "
+                "use numbers, text, lists and objects, or pass a callable that closes over it as env"
+            ) from error
+    return arguments
+
+
+def _check_sizes(experiment: Experiment) -> None:
+    alpha, unroll, algorithm = experiment.interval_steps, experiment.unroll_steps, experiment.algorithm
+    if alpha % unroll:
+        raise ConfigError(
+            f"sync_interval={alpha} is not a multiple of unroll_length={unroll}; use {_near_multiples(alpha, unroll)}"
+        )
+    gradient_steps = experiment.num_envs * unroll
+    if isinstance(algorithm, PPO):
+        batch, pieces = experiment.batch_steps, algorithm.num_minibatches
+        if batch % pieces:
+            raise ConfigError(
+                f"num_envs={experiment.num_envs} times sync_interval={alpha} gives batches of {batch}, which do not "
+                f"divide into num_minibatches={pieces}; use {_near_divisors(batch, pieces)}"
+            )
+        gradient_steps = batch // pieces
+    if algorithm.normalize_advantages and gradient_steps < 2:
+        raise ConfigError(
+            "normalize_advantages=True needs two or more steps per gradient, there is one; "
+            "use larger batches or fewer minibatches, or turn it off"
+        )
+
+
+def _check_crew(placement: Placement, num_envs: int) -> None:
+    for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):
+        if count is not None and count > num_envs:
+            raise ConfigError(f"{name}={count} is more than num_envs={num_envs}; use {num_envs} or fewer")
+
+
+def _near_multiples(value: int, unit: int) -> str:
+    below, above = value // unit * unit, -(-value // unit) * unit
+    return f"{below} or {above}" if below else str(above)
+
+
+def _near_divisors(value: int, divisor: int) -> str:
+    divisors = [d for d in range(1, value + 1) if value % d == 0]
+    below = max((d for d in divisors if d < divisor), default=None)
+    above = min((d for d in divisors if d > divisor), default=None)
+    return " or ".join(str(d) for d in (below, above) if d is not None)

@@ -1,0 +1,96 @@
+"""The survey before a run: one environment and one policy are looked at, in this process, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from htsrl.config import Config
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.trajectory import trajectory_spec
+from htsrl.envs.contract import check_contract
+from htsrl.envs.make import make_env
+from htsrl.errors import ConfigError
+from htsrl.placements.blueprint import Blueprint, share_out
+from htsrl.seeding import network_seed
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+
+    from htsrl.policies.policy import Policy
+
+HEAD_GAIN = 100.0
+
+
+def draw_blueprint(config: Config) -> Blueprint:
+    """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
+    from htsrl.algorithms.draft import OPTIMIZER_VECTORS
+    from htsrl.dataflow.parameters import FlatLayout, parameter_arrays
+    from htsrl.policies.policy import build_policy
+
+    _check_device(config.placement.device)
+    experiment, placement = config.experiment, config.placement
+    observation_space, action_space = _spaces(config)
+    trajectory = trajectory_spec(observation_space, action_space, experiment.interval_steps, experiment.num_envs)
+    policy = build_policy(observation_space, action_space, experiment.network, network_seed(experiment.seed))
+    num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
+    parameter_specs = tuple(parameter_arrays(FlatLayout.of(policy), num_vectors))
+    executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
+    num_actors = placement.resolved_actors()
+    return Blueprint(
+        config=config,
+        observation_space=observation_space,
+        action_space=action_space,
+        trajectory=trajectory,
+        parameter_specs=parameter_specs,
+        shape=_reference_shape(policy, parameter_specs, experiment.num_envs, placement.device),
+        executor_envs=executor_envs,
+        actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
+    )
+
+
+def _spaces(config: Config) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """The spaces of the environment, after a look at whether it keeps its contract."""
+    experiment = config.experiment
+    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+    try:
+        check_contract(env)
+        return env.observation_space, env.action_space
+    finally:
+        env.close()
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={name} cannot be used ({reason}); use one of {', '.join(available)}") from error
+
+
+def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_envs: int, device: str) -> ReferenceShape:
+    """Probe the policy as the actors will hold it: on their device, in the memory layout of a parameter slot."""
+    import torch
+
+    from htsrl.dataflow.parameters import ParameterRing
+    from htsrl.policies.policy import Policy
+    from htsrl.policies.reference_probe import example_observations, find_reference_shape
+
+    memory = SharedArrays(specs)
+    ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
+    ring.initialise(policy)
+    probed = ring.module(version=0)
+    assert isinstance(probed, Policy)
+    with torch.no_grad():
+        # The action head starts tiny, and would round differences away that show once it has learned.
+        probed.action_head.weight.mul_(HEAD_GAIN)
+    examples = example_observations(policy.observation, num_envs)
+    try:
+        return find_reference_shape(probed.outputs, {name: example.to(device) for name, example in examples.items()})
+    finally:
+        memory.close_fd()
