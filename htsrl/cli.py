@@ -15,7 +15,7 @@ import tyro
 from htsrl.bench.command import Bench
 from htsrl.cli_train import train_defaults
 from htsrl.digest import first_difference, read_links
-from htsrl.errors import ConfigError, HtsrlError
+from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.evaluate import evaluate
 from htsrl.run_folder import RunFolder
 
@@ -75,10 +75,16 @@ class Compare:
             print("identical")
             return 0
         print(f"first difference at {difference}")
-        a, b = RunFolder.existing(self.run_a), RunFolder.existing(self.run_b)
-        for line in a.fingerprint().differences(b.fingerprint()):
-            print(f"note: the runs were computed differently, {line}")
+        for line in self._differences_of_numerics():
+            print(f"note: {line}")
         return 1
+
+    def _differences_of_numerics(self) -> list[str]:
+        try:
+            a, b = RunFolder(self.run_a).fingerprint(), RunFolder(self.run_b).fingerprint()
+        except RunFolderError as error:
+            return [str(error)]
+        return [f"the runs were computed differently, {line}" for line in a.differences(b)]
 
 
 class Command(Protocol):

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Placement
-from htsrl.config_file import load_config
+from htsrl.config_file import load_config, named_env, resolve_env
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.train import train
 
+NO_ENV = ""
 Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
@@ -51,7 +52,7 @@ class _PlacementFlags(Placement):
 
 @dataclass(frozen=True)
 class _TrainFlags:
-    algo: Annotated[str, tyro.conf.arg(constructor=Literal["ppo", "a2c"])]
+    algo: Literal["ppo", "a2c"]
     """Algorithm; its own flags are listed below."""
     config: Path | None
     """Start from this file, such as the config.json of another run; flags override it."""
@@ -63,7 +64,7 @@ class _TrainFlags:
 
     def _train(self, flags: _ExperimentFlags) -> int:
         env_args = {**flags.env_args, **dict(_parse_env_arg(text) for text in self.env_arg)}
-        experiment = dataclasses.replace(_plain(Experiment, flags), env_args=env_args)
+        experiment = dataclasses.replace(_plain(Experiment, flags), env=resolve_env(flags.env), env_args=env_args)
         result = train(Config(experiment, _plain(Placement, self.placement)))
         _print_result(result)
         if self.eval_episodes:
@@ -97,11 +98,12 @@ class TrainPPO(_TrainFlags):
 def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
     """The command's defaults: those of the algorithm and the file that the arguments name."""
     first_look = ArgumentParser(add_help=False, allow_abbrev=False)
-    first_look.add_argument("--algo")
-    first_look.add_argument("--config", type=Path)
+    first_look.add_argument("--algo", nargs="?")
+    first_look.add_argument("--config", nargs="?", type=Path)
     known, _ = first_look.parse_known_args(arguments)
-    base = load_config(known.config) if known.config else None
-    algo = known.algo or (base.experiment.algorithm.name if base else "ppo")
+    # The environment stays a name for now: one on the command line goes before it.
+    base = load_config(known.config, env=named_env(known.config) or NO_ENV) if known.config else None
+    algo: Any = known.algo or (base.experiment.algorithm.name if base else "ppo")
     if algo not in ALGORITHMS:
         raise ConfigError(f"--algo {algo} is not known; use {' or '.join(ALGORITHMS)}")
     experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, base and base.experiment)
@@ -113,8 +115,9 @@ def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
 
 
 def _flags(cls: Any, values: Any) -> Any:
-    """`values` as flags with these defaults."""
-    return cls(**{f.name: getattr(values, f.name) for f in dataclasses.fields(values)}) if values else cls()
+    """`values` as flags with these defaults; an environment that is not named must be given."""
+    given = {f.name: getattr(values, f.name) for f in dataclasses.fields(values)} if values else {}
+    return cls(**{name: value for name, value in given.items() if value != NO_ENV})
 
 
 def _plain(cls: Any, flags: Any) -> Any:

@@ -37,7 +37,7 @@ RULES: dict[str, Rule] = {
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,
     "num_actors": NOT_NEGATIVE,
-    "num_envs": (lambda x: 1 <= x <= MOST_ENVS, f"from 1 to {MOST_ENVS}"),
+    "num_envs": AT_LEAST_1,
     "num_executors": AT_LEAST_1,
     "num_minibatches": AT_LEAST_1,
     "optimizer_epsilon": ABOVE_0,
@@ -125,6 +125,8 @@ def _check_sizes(experiment: Experiment) -> None:
 
 
 def _check_crew(placement: Placement, num_envs: int) -> None:
+    if num_envs > MOST_ENVS:
+        raise ConfigError(f"num_envs={num_envs} is more than one run can have; use {MOST_ENVS} or fewer")
     for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):
         if count is not None and count > num_envs:
             raise ConfigError(f"{name}={count} is more than num_envs={num_envs}; use {num_envs} or fewer")

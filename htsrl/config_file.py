@@ -11,15 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, Placement
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
+
+_ALGORITHM_NAMES = ", ".join(ALGORITHMS)
 
 
 def to_json(config: Config) -> str:
     experiment = _plain(config.experiment)
     experiment["env"] = env_name(config.experiment.env)
-    experiment["env_args"] = dict(config.experiment.env_args)
+    experiment["env_args"] = {name: _number(value) for name, value in config.experiment.env_args.items()}
     experiment["algorithm"] = {"name": config.experiment.algorithm.name, **experiment["algorithm"]}
     return json.dumps({"experiment": experiment, "placement": _plain(config.placement)}, indent=2) + "\n"
 
@@ -30,12 +34,15 @@ def load_config(path: Path, env: str | EnvFactory | None = None) -> Config:
     An unknown key or a value of the wrong type is a ConfigError that names it.
     """
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from error
-    return from_document(document, env)
+    try:
+        return from_document(document, env)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
@@ -43,7 +50,7 @@ def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
     experiment = dict(_checked_mapping(sections.get("experiment", {}), _names(Experiment), "experiment"))
     if env is None and "env" not in experiment:
         raise ConfigError("the configuration names no environment; give experiment.env")
-    experiment["env"] = _env_from_name(experiment["env"]) if env is None else env
+    experiment["env"] = resolve_env(experiment["env"]) if env is None else env
     experiment["algorithm"] = _algorithm(experiment.get("algorithm", {"name": "ppo"}))
     experiment["network"] = _build(Network, experiment.get("network", {}), "experiment.network")
     return Config(
@@ -61,7 +68,16 @@ def env_name(env: str | EnvFactory) -> str:
     return f"callable {type(env).__qualname__} object"
 
 
-def _env_from_name(name: Any) -> Any:
+def named_env(path: Path) -> str | None:
+    """The environment that a configuration names, as it names it; None where it names none."""
+    try:
+        return str(json.loads(path.read_bytes())["experiment"]["env"])
+    except (OSError, ValueError, TypeError, KeyError):  # `load_config` says what is wrong, if anything is
+        return None
+
+
+def resolve_env(name: Any) -> Any:
+    """The callable behind a name that `env_name` gave; any other name as it is."""
     if not isinstance(name, str) or not name.startswith("callable "):
         return name
     module, _, qualified = name.removeprefix("callable ").partition(":")
@@ -69,7 +85,7 @@ def _env_from_name(name: Any) -> Any:
         found: Any = importlib.import_module(module)
         for part in qualified.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # importing runs the user's code
         raise ConfigError(
             f"the environment was the {name}, which cannot be imported here ({error}); "
             "call htsrl.evaluate or htsrl.train from Python with the callable itself"
@@ -78,9 +94,12 @@ def _env_from_name(name: Any) -> Any:
 
 
 def _algorithm(section: Any) -> Any:
-    name = str(section.get("name")) if isinstance(section, Mapping) else ""
+    if not isinstance(section, Mapping) or "name" not in section:
+        example = json.dumps({"name": "ppo"})
+        raise ConfigError(f"experiment.algorithm must be an object like {example}, its name one of {_ALGORITHM_NAMES}")
+    name = section["name"]
     if name not in ALGORITHMS:
-        raise ConfigError(f"experiment.algorithm.name={name!r} must be one of {', '.join(ALGORITHMS)}")
+        raise ConfigError(f"experiment.algorithm.name={name!r} must be one of {_ALGORITHM_NAMES}")
     settings = {key: value for key, value in section.items() if key != "name"}
     return _build(ALGORITHMS[name], settings, "experiment.algorithm")
 
@@ -106,6 +125,11 @@ def _checked_mapping(section: Any, known: set[str], where: str) -> Mapping[str, 
 
 def _names(cls: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(cls)}
+
+
+def _number(value: Any) -> Any:
+    """NumPy's numbers as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _plain(value: Any) -> Any:

@@ -82,16 +82,30 @@ class DigestChain:
 
 
 def read_links(run_dir: Path) -> list[Link]:
+    """The links of a run, oldest first; the last line may have been cut by a kill, any other damage is an error."""
     path = run_dir / "digest.jsonl"
     if not path.is_file():
         raise RunFolderError(f"{run_dir} holds no digest.jsonl; is it the folder of a run?")
-    lines = path.read_text().split("\n")
-    if len(lines) < 2:
+    *lines, _ = path.read_bytes().split(b"\n")
+    if not lines:
         raise RunFolderError(f"{path} is empty: the run finished no update")
+    return [_parsed(line, update, path) for update, line in enumerate(lines)]
+
+
+def _parsed(line: bytes, update: int, path: Path) -> Link:
     try:
-        return [Link.from_json(line) for line in lines[:-1]]  # a cut last line has no newline
-    except (json.JSONDecodeError, TypeError) as error:
-        raise RunFolderError(f"{path} is damaged: {error}") from error
+        link = Link.from_json(line.decode())
+    except (ValueError, TypeError) as error:
+        raise RunFolderError(f"{path} is damaged in line {update + 1}: {error}") from error
+    hashes: list[object] = [link.chain, link.parameters, link.envs]
+    hashes += link.tensors.values() if isinstance(link.tensors, dict) else [link.tensors]
+    if not all(isinstance(text, str) for text in hashes):
+        raise RunFolderError(f"{path} is damaged in line {update + 1}: its hashes are not text")
+    if link.update != update:
+        raise RunFolderError(
+            f"{path} is damaged in line {update + 1}: it is of update {link.update}, not of update {update}"
+        )
+    return link
 
 
 def first_difference(links_a: list[Link], links_b: list[Link]) -> str | None:
@@ -106,16 +120,18 @@ def first_difference(links_a: list[Link], links_b: list[Link]) -> str | None:
 
 
 def _what_differs(a: Link, b: Link) -> str:
-    tensors = [name for name in a.tensors if a.tensors[name] != b.tensors.get(name)]
-    envs = [i for i, (x, y) in enumerate(zip(a.env_hashes(), b.env_hashes(), strict=False)) if x != y]
     if len(a.envs) != len(b.envs):
         return f"the runs have {len(a.env_hashes())} and {len(b.env_hashes())} environments"
-    if tensors:
-        rest = f" (in all: tensors {', '.join(tensors)}; environments {', '.join(map(str, envs))})"
+    tensors = [name for name in a.tensors if a.tensors[name] != b.tensors.get(name)]
+    envs = [str(i) for i, (x, y) in enumerate(zip(a.env_hashes(), b.env_hashes(), strict=True)) if x != y]
+    if tensors and envs:
+        rest = f" (in all: tensors {', '.join(tensors)}; environments {', '.join(envs)})"
         return f"environment {envs[0]}, tensor {tensors[0]}" + (rest if len(tensors) + len(envs) > 2 else "")
+    if tensors or envs:
+        return f"{', '.join([*tensors, *envs])} alone; one of the digests is damaged"
     if a.parameters != b.parameters:
         return "the batches are equal, the parameters after the update are not"
-    return "the initial parameters differ"
+    return "the initial parameters differ" if a.update == 0 else "only the chain differs; one of the digests is damaged"
 
 
 def _bytes_by_env(array_TB: NDArray[Any]) -> NDArray[np.uint8]:

@@ -101,7 +101,7 @@ def _computation_hash(device: str) -> str:
         count = torch.Size(shape).numel()
         return ((torch.arange(count, device=device) * 7919 % 1013).float() / 1013 - 0.5).view(shape)
 
-    with single_threaded():
+    with single_threaded(), torch.random.fork_rng(devices=[]):  # layers draw weights, if only to be overwritten
         network = nn.Sequential(
             nn.Conv2d(4, 16, 8, 4), nn.Tanh(), nn.Flatten(), nn.Linear(16 * 64, 32), nn.Linear(32, 3)
         )

@@ -94,7 +94,11 @@ class RunFolder:
         return load_config(self.config_file, env)
 
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint(**json.loads((self.path / "fingerprint.json").read_text()))
+        path = self.path / "fingerprint.json"
+        try:
+            return Fingerprint(**json.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from error
 
     def save_policy(self, policy: nn.Module, version: int) -> None:
         from safetensors.torch import save

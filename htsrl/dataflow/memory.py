@@ -6,6 +6,7 @@ process ends, and nobody else can open it.
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -71,15 +72,22 @@ def _aligned(num_bytes: int) -> int:
 def _allocate(num_bytes: int) -> int:
     """A file descriptor of unnamed memory, reserved in full: running out later would be a SIGBUS in mid-run."""
     available = _available_bytes()
+    too_much = ConfigError(
+        f"the run needs {num_bytes / 2**20:,.0f} MiB of shared memory and {available / 2**20:,.0f} MiB are free; "
+        "lower num_envs or sync_interval"
+    )
     if num_bytes > available:
-        raise ConfigError(
-            f"the run needs {num_bytes / 2**20:,.0f} MiB of shared memory and {available / 2**20:,.0f} MiB are free; "
-            "lower num_envs or sync_interval"
-        )
+        raise too_much
     if sys.platform != "linux":
         return PRIVATE
     fd = os.memfd_create("htsrl")
-    os.posix_fallocate(fd, 0, num_bytes)
+    try:
+        os.posix_fallocate(fd, 0, num_bytes)
+    except OSError as error:
+        os.close(fd)
+        if error.errno in (errno.ENOSPC, errno.ENOMEM):
+            raise too_much from error
+        raise
     return fd
 
 

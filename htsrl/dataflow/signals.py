@@ -10,6 +10,8 @@ import os
 import select
 import time
 
+LONGEST_POLL_MILLISECONDS = 2**31 - 1
+
 
 class Doorbell:
     """Rung by anyone, waited for by one process: an eventfd, as a number that processes inherit."""
@@ -52,7 +54,7 @@ class Waiter:
     def wait(self, deadline_seconds: float) -> bool:
         """True when rung, False when the deadline passed; ends the process when the parent has died."""
         start = time.monotonic()
-        ready = self._poll.poll(deadline_seconds * 1000)
+        ready = self._poll.poll(min(deadline_seconds * 1000, LONGEST_POLL_MILLISECONDS))
         self.waited_seconds += time.monotonic() - start
         if any(fd == self._lifeline for fd, _ in ready):
             os._exit(1)  # nobody is left to report to

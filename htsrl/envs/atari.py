@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import itertools
 import json
 import struct
@@ -51,8 +52,7 @@ class Emulator:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._state_type = ale_py.ALEState
         self._ale = ale = ale_py.ALEInterface()
-        ale.setInt("random_seed", 0)  # without use, for actions stick by our own numbers; the default is the time
-        ale.setFloat("repeat_action_probability", 0.0)
+        ale.setFloat("repeat_action_probability", 0.0)  # ours stick by numbers that a state can hold
         ale.setInt("max_num_frames_per_episode", max_frames or 0)
         ale.loadROM(str(roms.get_rom_path(game)))
         ale.reset_game()
@@ -346,6 +346,9 @@ def make_ale(env_id: str, **env_args: Any) -> gymnasium.Env[Any, Any]:
     spec = gymnasium.registry.get(env_id)
     if spec is None or ARGUMENTS_OF_ALE_PY & env_args.keys():
         return gymnasium.make(env_id, disable_env_checker=True, **env_args)
+    options = list(inspect.signature(Atari).parameters)[1:]
+    if unknown := env_args.keys() - options:
+        raise ConfigError(f"{env_id} does not take {', '.join(sorted(unknown))}; it takes {', '.join(options)}")
     arguments = {"game": spec.kwargs["game"], **env_args}
     made = Atari(**arguments)
     made.spec = EnvSpec(env_id, entry_point=f"{__name__}:Atari", kwargs=arguments)

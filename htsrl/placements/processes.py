@@ -187,10 +187,10 @@ class Supervisor:
         cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         update = self._shared.exchange.published_version
         full = self._shared.exchange.rollout_is_complete(update)
-        learner = "read" if full else "waited for"
+        learner, did = "it" if worker.hosted.learner else "the learner", "read" if full else "waited for"
         return PeerDied(
-            f"{worker.hosted.name} (pid {worker.process.pid}) {cause} while the learner {learner} storage "
-            f"{storage_of(update)} (update {update})"
+            f"{worker.hosted.name} (pid {worker.process.pid}) {cause} while {learner} {did} "
+            f"storage {storage_of(update)} (update {update})"
         )
 
 

@@ -48,7 +48,7 @@ class Mlp(nn.Module):
         if self._leaf.num_categories is not None:
             x = nn.functional.one_hot(obs - self._leaf.start, self._leaf.num_categories).float()
         else:
-            x = obs.flatten(1).float()
+            x = obs.reshape(len(obs), -1).float()
             if self._scale != 1.0:
                 x = x * self._scale
         features: Tensor = self.layers(x)
@@ -63,7 +63,7 @@ class NatureCnn(nn.Module):
     def __init__(self, leaf: ObservationLeaf) -> None:
         super().__init__()
         if len(leaf.shape) != 3:
-            raise ConfigError(f"the Nature CNN needs images, not observations of shape {leaf.shape}; use --encoder mlp")
+            raise ConfigError(f"encoder=nature_cnn needs an image, not an observation of shape {leaf.shape}; use mlp")
         self._channels_last = leaf.channels_last
         self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
         height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])

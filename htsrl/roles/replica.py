@@ -174,7 +174,7 @@ class Replica:
     def _call(self, what: str, method: Callable[[Any], Any], argument: Any) -> Any:
         try:
             return method(argument)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EnvironmentFailure(
                 f"environment {self.index} raised {type(error).__name__} in {what}({argument}) at its step "
                 f"{self.rollout * self._num_steps + self.row} (episode {self._episode}, "

@@ -52,6 +52,8 @@ def refusal(outcome: Outcome) -> str:
 
 def refuse(folder: Path, *arguments: str) -> str:
     before = sorted(folder.rglob("*"))
+    if arguments[0] == "train":  # should it not be refused, it need not train for long
+        arguments = (*arguments, "--total-steps", "1")
     message = refusal(run_htsrl(folder, *arguments))
     assert sorted(folder.rglob("*")) == before, "a refused command left something behind"
     return message
@@ -116,14 +118,14 @@ def test_a_device_that_is_not_there_is_answered_with_those_that_are(tmp_path: Pa
     [
         ("--num-envs 4 --sync-interval 32 --num-minibatches 5", "num_minibatches=5; use 4 or 8"),
         ("--sync-interval 10 --unroll-length 4", "sync_interval=10 is not a multiple of unroll_length=4; use 8 or 12"),
-        ("--num-envs 2 --num-executors 3", "num_executors=3 must be from 1 to num_envs=2"),
+        ("--num-envs 2 --num-executors 3", "num_executors=3 is more than num_envs=2; use 2 or fewer"),
         ("--sync-interval 0", "sync_interval=0 must be at least 1"),
         ("--env-arg gravity", "--env-arg gravity must be KEY=VALUE"),
         ("--config nowhere.json", "cannot read the configuration nowhere.json: No such file or directory"),
     ],
 )
 def test_a_value_that_cannot_work_is_named_with_the_rule(tmp_path: Path, flags: str, expected: str) -> None:
-    assert expected in refuse(tmp_path, "train", "CartPole-v1", "--total-steps", "1", *flags.split())
+    assert expected in refuse(tmp_path, "train", "CartPole-v1", *flags.split())
 
 
 @pytest.mark.parametrize("flags", ["--algo dqn", "--num-envs many", "--num-env 4", "--config"])
@@ -149,7 +151,7 @@ def test_an_unknown_hyperparameter_in_a_config_file_is_answered_with_the_nearest
 
 def test_a_value_of_the_wrong_type_in_a_config_file_is_named_with_the_right_one(tmp_path: Path) -> None:
     message = refuse(tmp_path, "train", "--config", config_file(tmp_path, num_envs="four"))
-    assert "experiment.num_envs='four' must be int" in message
+    assert "experiment.num_envs='four' must be a whole number" in message
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xf0\x28\x8c\x28", b"[1, 2]", b""])

@@ -138,7 +138,7 @@ def test_runs_without_a_single_barrier_are_not_called_identical(folder: Path, tm
         (tmp_path / name / "digest.jsonl").write_text("")
     outcome = run_htsrl(tmp_path, "compare", "x", "y")
     assert outcome.exit_code != 0
-    assert "no update was finished" in outcome.stderr
+    assert "finished no update" in outcome.stderr
 
 
 def test_a_lost_fingerprint_does_not_hide_the_difference(folder: Path, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 from command_line import Outcome, run_htsrl, run_python
 
 FLAGS = (
-    "--num-envs 3 --sync-interval 8 --total-steps 72 --seed 5 --num-minibatches 2 --hidden-sizes 16 --learning-rate 0.01 "
-    "--env-arg sutton_barto_reward=true --placement inline --no-tensorboard"
-).split()
+    *("--num-envs", "3", "--sync-interval", "8", "--total-steps", "72", "--seed", "5", "--num-minibatches", "2"),
+    *("--epochs", "2", "--learning-rate", "0.01", "--hidden-sizes", "16", "--env-arg", "sutton_barto_reward=true"),
+    *("--placement", "inline", "--no-tensorboard"),
+)
 
 # No `if __name__ == "__main__"`: a worker must not run the script again, nor need it to be importable.
 SCRIPT = """
@@ -28,7 +29,7 @@ class Shifted(gymnasium.ObservationWrapper):
 experiment = htsrl.Experiment(
     env=lambda **arguments: Shifted(gymnasium.make("CartPole-v1", **arguments)),
     env_args={"sutton_barto_reward": True},
-    algorithm=htsrl.PPO(num_minibatches=2, learning_rate=0.01),
+    algorithm=htsrl.PPO(num_minibatches=2, epochs=2, learning_rate=0.01),
     network=htsrl.Network(hidden_sizes=(16,)),
     num_envs=3, sync_interval=8, total_steps=72, seed=5,
 )
@@ -85,7 +86,7 @@ def test_a_run_from_the_file_of_another_ends_with_the_same_digest(runs: Runs) ->
 
 
 def test_flags_go_before_the_file_and_another_algorithm_brings_its_own_settings(runs: Runs) -> None:
-    flags = "--algo a2c --seed 6 --gae-lambda 0.5 --env-arg sutton_barto_reward=false".split()
+    flags = ("--algo", "a2c", "--seed", "6", "--gae-lambda", "0.5", "--env-arg", "sutton_barto_reward=false")
     runs.train("other", "--config", "first/config.json", *flags)
     other, first = runs.document("other")["experiment"], runs.document("first")["experiment"]
     assert other["algorithm"] == {"name": "a2c", **other["algorithm"], "learning_rate": 7e-4, "gae_lambda": 0.5}

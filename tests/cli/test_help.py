@@ -12,9 +12,10 @@ from command_line import Outcome, run_htsrl
 from htsrl.config import A2C, ALGORITHMS, PPO, Network
 
 TRAIN_FLAGS = (
-    "--algo --schedule --num-envs --sync-interval --total-steps --seed --placement --num-executors --num-actors "
-    "--device --run-dir --import --config --env-arg --stop-at-return --eval-episodes --deadline-seconds"
-).split()
+    *("--algo", "--schedule", "--num-envs", "--sync-interval", "--total-steps", "--seed", "--stop-at-return"),
+    *("--placement", "--num-executors", "--num-actors", "--device", "--run-dir", "--deadline-seconds"),
+    *("--import", "--env-arg", "--config", "--eval-episodes"),
+)
 
 
 @pytest.fixture(scope="module")

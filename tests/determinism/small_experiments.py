@@ -12,7 +12,9 @@ from htsrl import A2C, PPO, Experiment
 
 NUM_ENVS = 8
 EXPERIMENTS = {
-    "cartpole_ppo": Experiment("CartPole-v1", algorithm=PPO(), num_envs=NUM_ENVS, sync_interval=32, total_steps=2048),
+    "cartpole_ppo": Experiment(
+        "CartPole-v1", algorithm=PPO(epochs=2), num_envs=NUM_ENVS, sync_interval=32, total_steps=2048
+    ),
     # The limit cuts some episodes and lets others fall over.
     "cartpole_a2c": Experiment(
         "CartPole-v1", {"max_episode_steps": 20}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=2000

@@ -36,9 +36,8 @@ class Processes:
 
 
 CALM = [
-    Processes("cartpole_ppo", "sync", num_executors=4, num_actors=0),
+    Processes("cartpole_ppo", "sync", num_executors=2, num_actors=0),
     Processes("cartpole_a2c", "sync", num_executors=1, num_actors=4),
-    Processes("pixels_a2c", "hts", num_executors=2, num_actors=1),
 ]
 DELAYED = [
     Processes("cartpole_ppo", "hts", num_executors=2, num_actors=1, jitter_seconds=2e-3),
@@ -48,7 +47,7 @@ DELAYED = [
 ]
 LOADED = [
     Processes("cartpole_ppo", "hts", num_executors=1, num_actors=0, busy_neighbours=2),
-    Processes("pixels_a2c", "hts", num_executors=2, num_actors=2, busy_neighbours=2),
+    Processes("pixels_a2c", "hts", num_executors=2, num_actors=1, busy_neighbours=2),
 ]
 
 

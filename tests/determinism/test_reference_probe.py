@@ -18,7 +18,7 @@ from htsrl import ConfigError, Network
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.numerics import single_threaded
 from htsrl.policies.encoders import Mlp
-from htsrl.policies.policy import Decision, Observations, Policy, build_policy
+from htsrl.policies.policy import Observations, Policy, build_policy
 from htsrl.policies.reference_probe import example_observations, find_reference_shape
 from htsrl.spaces import action_leaf, observation_leaves
 
@@ -35,18 +35,17 @@ class FakePolicy(Policy):
         super().__init__(leaf, action_leaf(ACTION_SPACE), Network(hidden_sizes=()))
         self._disturbance = disturbance
 
-    def decide(self, observations: Observations, noise: Tensor) -> Decision:
+    def outputs(self, observations: Observations) -> Tensor:
         obs = observations["obs"]
         # Column by column: what torch makes of a sum over rows is not what is tested here.
         values = obs[:, 0] + obs[:, 1] + obs[:, 2] + obs[:, 3]
-        return Decision(noise.argmax(dim=-1), torch.zeros(len(obs)), values + self._disturbance(values))
+        return (values + self._disturbance(values))[:, None]
 
 
 def probed(policy: Policy, num_envs: int = NUM_ENVS) -> ReferenceShape:
     examples = example_observations(policy.observation, num_envs)
-    noise = torch.rand(num_envs, ACTION_SPACE.n.item(), generator=torch.Generator().manual_seed(0))
     with single_threaded():
-        return find_reference_shape(policy, examples, noise)
+        return find_reference_shape(policy.outputs, examples)
 
 
 def small_batches_differ(values: Tensor) -> Tensor:
@@ -66,19 +65,25 @@ def neighbours_differ(values: Tensor) -> Tensor:
 
 
 def test_rows_that_agree_in_every_batch_need_no_padding() -> None:
-    assert probed(FakePolicy(torch.zeros_like)) == ReferenceShape(least_rows=1)
+    assert probed(FakePolicy(torch.zeros_like)) == ReferenceShape(tuple(range(1, NUM_ENVS + 1)))
 
 
 def test_batches_are_padded_to_the_size_from_which_on_rows_agree() -> None:
-    assert probed(FakePolicy(small_batches_differ)) == ReferenceShape(least_rows=4)
+    assert probed(FakePolicy(small_batches_differ)) == ReferenceShape(tuple(range(4, NUM_ENVS + 1)))
 
 
 def test_batches_have_one_size_where_no_range_of_sizes_agrees() -> None:
-    assert probed(FakePolicy(odd_sizes_differ)) == ReferenceShape(least_rows=NUM_ENVS)
+    assert probed(FakePolicy(odd_sizes_differ)) == ReferenceShape((NUM_ENVS,))
+
+
+def test_only_sizes_that_were_tried_are_used_where_there_are_many() -> None:
+    shape = probed(FakePolicy(odd_sizes_differ), num_envs=64)
+    assert all(size % 2 == 0 for size in shape.sizes)
+    assert shape.sizes[-1] == 64
 
 
 def test_environments_are_pinned_to_their_rows_where_the_position_matters() -> None:
-    assert probed(FakePolicy(positions_differ)) == ReferenceShape(least_rows=NUM_ENVS, pinned=True)
+    assert probed(FakePolicy(positions_differ)) == ReferenceShape((NUM_ENVS,), pinned=True)
 
 
 def test_a_policy_whose_rows_look_at_their_neighbours_is_refused() -> None:
@@ -97,7 +102,7 @@ def test_batch_normalisation_in_training_mode_is_refused(num_envs: int) -> None:
 
 
 def test_a_difference_that_the_untrained_softmax_rounds_away_is_found() -> None:
-    """The logits of row and position differ in their last bit only, which log-probabilities near -0.69 do not show."""
+    """The logits of odd rows differ in their last bit only, which log-probabilities near -0.69 do not show."""
 
     class LastBitOfOddRows(nn.Linear):
         def forward(self, features: Tensor) -> Tensor:
@@ -109,27 +114,29 @@ def test_a_difference_that_the_untrained_softmax_rounds_away_is_found() -> None:
     head = LastBitOfOddRows(policy.action_head.in_features, policy.action_head.out_features)
     head.load_state_dict(policy.action_head.state_dict())
     policy.action_head = head
-    assert probed(policy) == ReferenceShape(least_rows=NUM_ENVS, pinned=True)
+    assert probed(policy) == ReferenceShape((NUM_ENVS,), pinned=True)
 
 
 def test_enough_ready_rows_are_laid_out_as_they_are() -> None:
-    rows, envs, places = ReferenceShape(least_rows=2).lay_out(np.array([5, 6, 7]), np.array([0, 3, 4]))
+    rows, envs, places = ReferenceShape((2, 3)).lay_out(np.array([5, 6, 7]), np.array([0, 3, 4]))
     assert (rows.tolist(), envs.tolist(), places.tolist()) == ([5, 6, 7], [0, 3, 4], [0, 1, 2])
 
 
-def test_too_few_ready_rows_are_padded_with_copies_of_the_last() -> None:
-    rows, envs, places = ReferenceShape(least_rows=4).lay_out(np.array([5, 6]), np.array([0, 3]))
-    assert (rows.tolist(), envs.tolist(), places.tolist()) == ([5, 6, 6, 6], [0, 3, 3, 3], [0, 1])
+def test_too_few_ready_rows_are_padded_with_copies_of_the_first() -> None:
+    rows, envs, places = ReferenceShape((4, 8)).lay_out(np.array([5, 6]), np.array([0, 3]))
+    assert (rows.tolist(), envs.tolist(), places.tolist()) == ([5, 6, 5, 5], [0, 3, 0, 0], [0, 1])
 
 
-def test_pinned_rows_are_laid_out_at_the_number_of_their_environment() -> None:
-    rows, envs, places = ReferenceShape(least_rows=4, pinned=True).lay_out(np.array([5, 6]), np.array([0, 3]))
-    assert (rows.tolist(), envs.tolist(), places.tolist()) == ([5, 0, 0, 6], [0, 1, 2, 3], [0, 3])
+def test_pinned_rows_are_laid_out_at_the_number_of_their_environment_and_no_other_row_is_read() -> None:
+    rows, envs, places = ReferenceShape((4,), pinned=True).lay_out(np.array([5, 6]), np.array([0, 3]))
+    assert (rows.tolist(), envs.tolist(), places.tolist()) == ([5, 5, 5, 6], [0, 0, 0, 3], [0, 3])
 
 
 @given(
     rows_by_env=st.dictionaries(st.integers(0, 15), st.integers(0, 128), min_size=1),
-    shape=st.one_of(st.builds(ReferenceShape, st.integers(1, 32)), st.just(ReferenceShape(16, pinned=True))),
+    shape=st.sampled_from(
+        [ReferenceShape(tuple(range(1, 17))), ReferenceShape((2, 5, 11, 16)), ReferenceShape((16,), pinned=True)]
+    ),
 )
 def test_every_ready_row_has_its_place_in_the_batch(rows_by_env: dict[int, int], shape: ReferenceShape) -> None:
     asked_envs = np.array(sorted(rows_by_env), dtype=np.int64)
@@ -137,10 +144,12 @@ def test_every_ready_row_has_its_place_in_the_batch(rows_by_env: dict[int, int],
     batch_rows, batch_envs, places = shape.lay_out(asked_rows, asked_envs)
     assert batch_rows[places].tolist() == asked_rows.tolist()
     assert batch_envs[places].tolist() == asked_envs.tolist()
-    assert len(batch_rows) == len(batch_envs) == max(shape.least_rows, len(asked_rows))
+    assert len(batch_rows) == len(batch_envs)
+    assert len(batch_rows) in shape.sizes
+    assert set(zip(batch_envs.tolist(), batch_rows.tolist(), strict=True)) == set(rows_by_env.items())
 
 
-@pytest.mark.parametrize("shape", [ReferenceShape(16), ReferenceShape(NUM_ENVS, pinned=True)], ids=str)
+@pytest.mark.parametrize("shape", [ReferenceShape((16,)), ReferenceShape((NUM_ENVS,), pinned=True)], ids=str)
 @pytest.mark.parametrize("name", ["cartpole_a2c", "pixels_a2c"])
 def test_padding_and_pinning_give_the_bits_of_the_shape_that_was_found(
     name: str, shape: ReferenceShape, monkeypatch: pytest.MonkeyPatch

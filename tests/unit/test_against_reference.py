@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,17 +10,13 @@ from typing import Any, Literal
 import pytest
 import torch
 import xxhash
+from reference_training import ActorCritic, Reference, padded, train_reference
 from safetensors.torch import load_file
 
 import htsrl
 from htsrl import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.digest import read_links
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from reference_training import ActorCritic, Reference, padded, train_reference
-
-NUM_UPDATES = 50
 NUM_ENVS = 4
 
 # Episodes end by both causes, at different rows of different intervals.
@@ -32,11 +27,12 @@ PENDULUM: dict[str, Any] = {"env": "Pendulum-v1", "env_args": {"max_episode_step
 A2C_DEFAULT = A2C(entropy_coefficient=0.01)
 A2C_UNROLLS = A2C(entropy_coefficient=0.01, unroll_length=5, gae_lambda=0.9)
 A2C_ADAM = A2C(optimizer="adam", normalize_advantages=True, anneal_learning_rate=False)
-PPO_DEFAULT = PPO(entropy_coefficient=0.01, epochs=2)
+PPO_DEFAULT = PPO(entropy_coefficient=0.01, epochs=2, num_minibatches=4)
 PPO_EVERYTHING = PPO(
     optimizer="rmsprop",
     unroll_length=4,
     epochs=2,
+    num_minibatches=4,
     target_kl=1e-4,  # ends some updates early, not all
     anneal_clip_range=True,
     value_clip_range=0.2,
@@ -49,7 +45,7 @@ def experiment(
     algorithm: A2C | PPO,
     sync_interval: int,
     schedule: Literal["hts", "sync", "lockstep"],
-    num_updates: int = NUM_UPDATES,
+    num_updates: int = 50,
 ) -> Experiment:
     return Experiment(
         **world,
@@ -102,26 +98,27 @@ def assert_same_bits(run_dir: Path, reference: Reference) -> None:
 
 @pytest.mark.parametrize("schedule", ["hts", "sync"])
 @pytest.mark.parametrize(
-    ("world", "algorithm", "sync_interval"),
+    ("world", "algorithm", "sync_interval", "num_updates"),
     [
-        pytest.param(CARTPOLE, A2C_DEFAULT, 5, id="cartpole-a2c"),
-        pytest.param(CARTPOLE, A2C_UNROLLS, 20, id="cartpole-a2c-unrolls"),
-        pytest.param(CARTPOLE, A2C_ADAM, 1, id="cartpole-a2c-adam-one-step"),
-        pytest.param(CARTPOLE, PPO_DEFAULT, 8, id="cartpole-ppo"),
-        pytest.param(CARTPOLE, PPO_EVERYTHING, 8, id="cartpole-ppo-everything"),
-        pytest.param(PENDULUM, A2C_DEFAULT, 5, id="pendulum-a2c"),
-        pytest.param(PENDULUM, PPO_DEFAULT, 8, id="pendulum-ppo"),
-        pytest.param(PENDULUM, PPO_EVERYTHING, 8, id="pendulum-ppo-everything"),
+        pytest.param(CARTPOLE, A2C_DEFAULT, 5, 50, id="cartpole-a2c"),
+        pytest.param(CARTPOLE, A2C_UNROLLS, 20, 50, id="cartpole-a2c-unrolls"),
+        pytest.param(CARTPOLE, A2C_ADAM, 1, 50, id="cartpole-a2c-adam-one-step"),
+        pytest.param(CARTPOLE, PPO_DEFAULT, 8, 50, id="cartpole-ppo"),
+        pytest.param(CARTPOLE, PPO_EVERYTHING, 8, 20, id="cartpole-ppo-everything"),
+        pytest.param(PENDULUM, A2C_DEFAULT, 5, 50, id="pendulum-a2c"),
+        pytest.param(PENDULUM, PPO_DEFAULT, 8, 50, id="pendulum-ppo"),
+        pytest.param(PENDULUM, PPO_EVERYTHING, 8, 20, id="pendulum-ppo-everything"),
     ],
 )
 def test_the_runtime_gives_the_bits_of_the_reference_after_every_update(
     world: Mapping[str, Any],
     algorithm: A2C | PPO,
     sync_interval: int,
+    num_updates: int,
     schedule: Literal["hts", "sync"],
     tmp_path: Path,
 ) -> None:
-    description = experiment(world, algorithm, sync_interval, schedule)
+    description = experiment(world, algorithm, sync_interval, schedule, num_updates)
     assert_same_bits(train_htsrl(description, tmp_path / "run"), train_reference(description))
 
 

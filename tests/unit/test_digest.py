@@ -158,7 +158,7 @@ def test_a_cut_last_line_is_ignored(tmp_path_factory: pytest.TempPathFactory, cu
 
 
 def test_a_folder_without_a_digest_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="holds no digest.jsonl"):
+    with pytest.raises(RunFolderError, match=r"holds no digest\.jsonl"):
         read_links(tmp_path)
 
 
@@ -201,7 +201,7 @@ def test_a_tensor_that_differs_in_no_environment_is_reported_all_the_same(tmp_pa
     ],
 )
 def test_a_line_that_no_run_writes_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(RunFolderError, match="digest.jsonl is damaged in line 2"):
+    with pytest.raises(RunFolderError, match=r"digest\.jsonl is damaged in line 2"):
         read_links(tampered(tmp_path, **change))
 
 
@@ -209,11 +209,11 @@ def test_a_line_that_no_run_writes_is_named(tmp_path: Path, change: dict[str, An
 def test_a_line_that_is_no_link_is_named(tmp_path: Path, line: bytes) -> None:
     whole = [link.to_json().encode() for link in make_links()]
     (tmp_path / "digest.jsonl").write_bytes(b"\n".join([whole[0], line, whole[2]]) + b"\n")
-    with pytest.raises(RunFolderError, match="digest.jsonl is damaged in line 2"):
+    with pytest.raises(RunFolderError, match=r"digest\.jsonl is damaged in line 2"):
         read_links(tmp_path)
 
 
 def test_a_missing_line_is_not_taken_for_a_difference_between_the_runs(tmp_path: Path) -> None:
     first, _, third = make_links()
-    with pytest.raises(RunFolderError, match="damaged in line 2.*update 2.*update 1"):
+    with pytest.raises(RunFolderError, match=r"damaged in line 2.*update 2.*update 1"):
         read_links(write(tmp_path, [first, third]))

@@ -1,0 +1,78 @@
+"""An environment that does something bad, once, at a moment that a test chooses."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Fault = Literal["none", "raise", "sys.exit", "fork and exit", "hang"]
+HANG_SECONDS = 60.0  # longer than any test waits, and short enough for a test that fails to end by itself
+DIED_AT = "died_at"
+"""File in the current folder that holds the time of a sudden end."""
+
+
+class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Endless; in the episode that was reset with `fault_seed`, its step `fault_step`, or its reset, goes wrong."""
+
+    def __init__(
+        self,
+        fault: Fault = "none",
+        where: Literal["step", "reset"] = "step",
+        fault_seed: int = -1,
+        fault_step: int = 0,
+        episode_steps: int = 1000,
+        step_seconds: float = 0.0,
+    ) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self._fault = fault
+        self._where = where
+        self._fault_seed = fault_seed
+        self._fault_step = fault_step
+        self._episode_steps = episode_steps
+        self._step_seconds = step_seconds
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._armed = seed == self._fault_seed
+        if self._armed and self._where == "reset":
+            self._go_wrong()
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self._step_seconds:
+            time.sleep(self._step_seconds)
+        if self._armed and self._where == "step" and self._steps == self._fault_step:
+            self._go_wrong()
+        self._steps += 1
+        return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        return np.full(2, self._steps % 2, np.float32)
+
+    def _go_wrong(self) -> None:
+        if self._fault == "raise":
+            raise ValueError("the robot fell over")
+        if self._fault == "sys.exit":
+            sys.exit("the simulator wants no more")
+        if self._fault == "hang":
+            time.sleep(HANG_SECONDS)
+            return
+        if self._fault == "fork and exit":
+            # As a simulator with helpers of its own may: the child inherits every file that is open here.
+            if os.fork() == 0:
+                time.sleep(HANG_SECONDS)
+            Path(DIED_AT).write_text(str(time.time()))
+            os._exit(3)
+
+
+gymnasium.register(id="Faulty-v0", entry_point=f"{__name__}:Faulty")

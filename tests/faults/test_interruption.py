@@ -1,0 +1,190 @@
+"""Ctrl-C, SIGTERM and SIGKILL: the run ends at once, in order, and leaves results but no process behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+from live_run import LiveRun, patience, survivors
+from safetensors import safe_open
+
+from htsrl.seeding import reset_seed
+
+WORKERS = ("executor 0", "executor 1", "actor 0", "learner")  # in the order in which they are started
+SEPARATE = ("--num-envs", "4", "--num-executors", "2", "--num-actors", "1")
+SHARED_MEMORY_FOLDER = Path("/dev/shm")
+FAST = ("CartPole-v1", "--sync-interval", "8", *SEPARATE)
+# An update every 4 seconds: between two of them, everybody waits for the sleepers.
+SLEEPY = ("htsrl/Sleeping-v0", "--env-arg", "law=constant", "--env-arg", "mean_seconds=0.5", "--sync-interval", "8")
+SLEEPERS = ("--num-envs", "2", "--num-executors", "2", "--num-actors", "1")
+WATCHED_SECONDS = 3.0
+FIRST_RESET_SEED = reset_seed(seed=1, env=0, episode=0)
+
+
+@dataclass
+class Ended:
+    """A run that was told to end."""
+
+    run: LiveRun
+    seconds: float
+    """How long it took."""
+    left_behind: list[psutil.Process]
+    mapped_files: set[str]
+    """Named shared memory that any of its processes had mapped."""
+    cpu_shares: dict[str, float]
+    """Fraction of a core that each process used while the environments slept."""
+
+
+def end(run: LiveRun, how: signal.Signals, cpu_shares: dict[str, float] | None = None) -> Ended:
+    mapped_files = {path for process in [run.main, *run.workers] for path in named_shared_memory(process)}
+    if how is signal.SIGINT:
+        run.press_ctrl_c()
+    else:
+        run.main.send_signal(how)
+    seconds = run.wait_for_end()
+    # Whoever is left when the main process has ended is an orphan; only a killed one cannot fetch its workers first.
+    left_behind = survivors(run.workers, patience(2.0) if how is signal.SIGKILL else 0.0)
+    return Ended(run, seconds, left_behind, mapped_files, cpu_shares or {})
+
+
+def named_shared_memory(process: psutil.Process) -> list[str]:
+    return [region.path for region in process.memory_maps() if region.path.startswith(str(SHARED_MEMORY_FOLDER))]
+
+
+def measure_cpu_shares(run: LiveRun) -> dict[str, float]:
+    processes = dict(zip(("main", *WORKERS), (run.main, *run.workers), strict=True))
+
+    def cpu_seconds() -> dict[str, float]:
+        return {name: sum(process.cpu_times()[:2]) for name, process in processes.items()}
+
+    before = cpu_seconds()
+    time.sleep(WATCHED_SECONDS)
+    return {name: (seconds - before[name]) / WATCHED_SECONDS for name, seconds in cpu_seconds().items()}
+
+
+@pytest.fixture(scope="module")
+def sleepy_ctrl_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    run = LiveRun(tmp_path_factory.mktemp("sleepy"), *SLEEPY, *SLEEPERS)
+    try:
+        run.wait_until_it_learns(1)
+        shares = measure_cpu_shares(run)
+        yield end(run, signal.SIGINT, shares)
+    finally:
+        run.clean_up()
+
+
+@pytest.fixture(scope="module")
+def fast_ctrl_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    run = LiveRun(tmp_path_factory.mktemp("fast"), *FAST)
+    try:
+        run.wait_until_it_learns()
+        yield end(run, signal.SIGINT)
+    finally:
+        run.clean_up()
+
+
+@pytest.fixture(scope="module")
+def terminated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    # 0.3 s a step and two environments to an executor: a worker that is asked to stop may be busy for 0.6 s.
+    flags = ("--import", "fault_envs", "--env-arg", "step_seconds=0.3", "--sync-interval", "2")
+    run = LiveRun(tmp_path_factory.mktemp("terminated"), "Faulty-v0", *flags, *SEPARATE)
+    try:
+        run.wait_until_it_learns(1)
+        yield end(run, signal.SIGTERM)
+    finally:
+        run.clean_up()
+
+
+@pytest.fixture(scope="module", params=["sleepy_ctrl_c", "fast_ctrl_c", "terminated"])
+def ended(request: pytest.FixtureRequest) -> Ended:
+    found: Ended = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("name", ["main", *WORKERS])
+def test_a_process_that_waits_uses_no_processor(sleepy_ctrl_c: Ended, name: str) -> None:
+    assert sleepy_ctrl_c.cpu_shares[name] < 0.01
+
+
+def test_ctrl_c_exits_with_130(sleepy_ctrl_c: Ended, fast_ctrl_c: Ended) -> None:
+    assert (sleepy_ctrl_c.run.exit_code, fast_ctrl_c.run.exit_code) == (130, 130)
+
+
+def test_sigterm_exits_with_143(terminated: Ended) -> None:
+    assert terminated.run.exit_code == 143
+
+
+def test_an_interrupted_run_ends_within_two_seconds(ended: Ended) -> None:
+    assert ended.seconds < patience(2.0)
+
+
+def test_an_interrupted_run_leaves_no_process_behind(ended: Ended) -> None:
+    assert len(ended.run.workers) == len(WORKERS)
+    assert ended.left_behind == []
+
+
+def test_an_interrupted_run_has_no_shared_memory_that_could_be_left_behind(ended: Ended) -> None:
+    assert ended.mapped_files == set()
+
+
+def test_an_interrupted_run_says_how_far_it_came_and_nothing_else(ended: Ended) -> None:
+    updates = ended.run.result()["updates"]
+    assert ended.run.stderr == f"interrupted after update {updates}; what there is, is in run\n"
+    assert ended.run.stdout == ""
+
+
+def test_an_interrupted_run_leaves_its_policy_metrics_and_result(ended: Ended) -> None:
+    names = {path.name for path in ended.run.run_dir.iterdir()}
+    assert {"config.json", "policy.safetensors", "metrics.jsonl", "digest.jsonl", "result.json"} <= names
+    assert not [name for name in names if name.endswith(".tmp")]
+    assert ended.run.result()["interrupted"] is True
+    assert ended.run.num_metrics() >= 1
+
+
+def test_policy_digest_and_result_of_an_interrupted_run_are_of_one_version(ended: Ended) -> None:
+    result = ended.run.result()
+    links = [json.loads(line) for line in (ended.run.run_dir / "digest.jsonl").read_text().splitlines()]
+    assert result["updates"] >= 1
+    assert (links[-1]["update"] + 1, links[-1]["chain"]) == (result["updates"], result["digest"])
+    with safe_open(ended.run.run_dir / "policy.safetensors", "numpy") as policy:
+        assert int(policy.metadata()["version"]) == result["updates"]
+
+
+def test_an_interrupted_run_adds_nothing_to_the_shared_memory_of_the_system(tmp_path: Path) -> None:
+    """Not even for a moment: memory without a name cannot outlive its processes."""
+    before = set(os.listdir(SHARED_MEMORY_FOLDER))
+    run = LiveRun(tmp_path, *FAST)
+    try:
+        run.wait_until(lambda: len(run.find_workers()) == len(WORKERS))
+        run.workers = run.find_workers()
+        while_starting = set(os.listdir(SHARED_MEMORY_FOLDER))
+        early = end(run, signal.SIGINT)
+    finally:
+        run.clean_up()
+    assert (while_starting - before, set(os.listdir(SHARED_MEMORY_FOLDER)) - before) == (set(), set())
+    # Before the first update there is less to write down, but it ends like any other.
+    assert (early.run.exit_code, early.left_behind) == (130, [])
+    assert early.run.stderr == "interrupted after update 0; what there is, is in run\n"
+    assert early.seconds < patience(2.0)
+    assert early.run.result()["interrupted"] is True
+
+
+def test_when_the_main_process_is_killed_its_workers_are_gone_within_two_seconds(tmp_path: Path) -> None:
+    flags = ("--import", "fault_envs", "--sync-interval", "8")
+    # One executor is deep in a step that takes a minute; it cannot look around.
+    hang = ("--env-arg", "fault=hang", "--env-arg", "fault_step=20", "--env-arg", f"fault_seed={FIRST_RESET_SEED}")
+    run = LiveRun(tmp_path, "Faulty-v0", *flags, *hang, *SEPARATE)
+    try:
+        run.wait_until_it_learns()
+        killed = end(run, signal.SIGKILL)
+        assert len(run.workers) == len(WORKERS)
+        assert killed.left_behind == []
+    finally:
+        run.clean_up()

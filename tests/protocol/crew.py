@@ -1,0 +1,53 @@
+"""The real roles of a run in one process, for tests that give them their turns in an order of their own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from htsrl import Config, Experiment, Placement
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.digest import Link
+from htsrl.numerics import single_threaded
+from htsrl.roles.role import Role
+from htsrl.schedules.schedule import Schedule
+from htsrl.survey import draw_blueprint
+
+
+class Crew:
+    """An executor per environment, two actors and the learner, over storages that are poisoned once read."""
+
+    def __init__(self, experiment: Experiment, executors_follow: Schedule | None = None) -> None:
+        placement = Placement(
+            backend="inline", num_executors=experiment.num_envs, num_actors=2, verify_storages=True, progress="off"
+        )
+        self.links: list[Link] = []
+        # Initial weights, too, have other bits with more threads.
+        with single_threaded():
+            blueprint = draw_blueprint(Config(experiment, placement))
+            memory = SharedArrays(blueprint.memory_specs())
+            self.shared = blueprint.shared(memory)
+            parameters = blueprint.build_parameters(memory)
+            parameters.initialise(blueprint.build_policy())
+            followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
+            self.executors = [
+                blueprint.build_executor(i, followed, actors=lambda envs: None, learner=lambda: None)
+                for i in range(experiment.num_envs)
+            ]
+            self.actors = [blueprint.build_actor(i, self.shared, parameters, lambda envs: None) for i in range(2)]
+            self.learner = blueprint.build_learner(
+                self.shared, parameters, lambda: None, lambda report: self.links.append(report.link)
+            )
+
+    def work_in_random_order(self, seed: int) -> list[Link]:
+        """Turns drawn one by one, some roles being much slower than others; returns the digest's links."""
+        drawn = random.Random(seed)
+        roles: list[Role] = [*self.executors, *self.actors, self.learner]
+        pace = [drawn.choice([0.05, 0.3, 1.0]) for _ in roles]
+        with single_threaded():
+            idle_turns = 0
+            while not self.learner.finished:
+                progressed = drawn.choices(roles, pace)[0].advance()
+                idle_turns = 0 if progressed else idle_turns + 1
+                assert idle_turns < 10_000, f"nobody can go on: {[role.waits_for() for role in roles]}"
+        return self.links

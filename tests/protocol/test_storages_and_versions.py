@@ -1,0 +1,156 @@
+"""The learner reads what the schedule says and nothing else: poisoned storages and asserted versions prove it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from crew import Crew
+from helpers import Outcome, assert_same_run, run
+from sabotage_roles import SABOTAGE_VARIABLE, OffBy
+
+from htsrl import A2C, EnvironmentFailure, Experiment, HtsrlError
+from htsrl.dataflow.exchange import Exchange
+from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.storage import POISON_BYTE
+from htsrl.digest import first_difference
+from htsrl.placements.blueprint import Blueprint
+from htsrl.roles.replica import Replica
+from htsrl.roles.role import advance_all
+
+SCHEDULES: tuple[Literal["hts", "sync"], ...] = ("hts", "sync")
+SEEDS = range(8)
+
+
+def experiment(schedule: Literal["hts", "sync", "lockstep"] = "hts", **changes: Any) -> Experiment:
+    small = Experiment(
+        "ScaledTagged-v0", imports=("tagged_recording",), algorithm=A2C(), num_envs=4, sync_interval=4, total_steps=128
+    )
+    return replace(small, schedule=schedule, **changes)
+
+
+@cache
+def oracle(schedule: Literal["hts", "sync"]) -> Outcome:
+    return run(experiment(schedule))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "lockstep"])
+def test_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(
+    schedule: Literal["hts", "sync", "lockstep"], seed: int
+) -> None:
+    links = Crew(experiment(schedule)).work_in_random_order(seed)
+    assert first_difference(links, oracle("hts" if schedule == "hts" else "sync").links) is None
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(schedule: Literal["hts", "sync"]) -> None:
+    crew = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
+    poisoned = run(experiment(schedule), backend="processes", verify_storages=True, **crew)
+    assert_same_run(poisoned, oracle(schedule))
+
+
+def test_a_storage_is_poison_once_it_was_learned_from_but_for_the_observation_that_the_next_rollout_starts_from() -> (
+    None
+):
+    crew = Crew(experiment("sync"))
+    while crew.learner.update == 0:
+        advance_all([*crew.executors, *crew.actors, crew.learner])
+    storages = crew.shared.storages
+    for array in storages.batch(0).values():
+        assert (array.view(np.uint8) == POISON_BYTE).all()
+    last_observation = storages["obs"][0, storages.spec.num_steps]
+    assert not (last_observation.view(np.uint8) == POISON_BYTE).all()
+
+
+@dataclass(frozen=True)
+class TwoBehind:
+    """Lets executors begin a rollout one version too early."""
+
+    step_barrier: bool = False
+
+    def acting_version(self, rollout: int) -> int:
+        return max(rollout - 2, 0)
+
+
+def test_executors_that_do_not_wait_for_the_storage_to_be_read_are_caught() -> None:
+    def caught(seed: int) -> bool:
+        try:
+            Crew(experiment("hts"), executors_follow=TwoBehind()).work_in_random_order(seed)
+        except AssertionError as error:
+            return "expected data of version" in str(error)
+        return False
+
+    assert all(caught(seed) for seed in SEEDS)
+
+
+def test_a_learner_that_does_not_wait_for_the_last_environment_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def any_env_is_done(self: Exchange, rollout: int) -> bool:
+        return bool(self.completed_rollouts.max() > rollout)
+
+    monkeypatch.setattr(Exchange, "rollout_is_complete", any_env_is_done)
+    for seed in SEEDS:
+        # Whoever meets the poison first: the learner in a version, or an environment in an action.
+        with pytest.raises((AssertionError, EnvironmentFailure), match=r"expected data of version|is not one of 0, 1"):
+            Crew(experiment("hts")).work_in_random_order(seed)
+
+
+def test_a_write_into_the_storage_being_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew = Crew(experiment("hts"))
+    learn = crew.learner._learn
+
+    def learn_while_another_writes(storage: int) -> dict[str, float]:
+        metrics = learn(storage)
+        crew.shared.storages["rewards"][storage, -1, -1] += 1
+        return metrics
+
+    monkeypatch.setattr(crew.learner, "_learn", learn_while_another_writes)
+    with pytest.raises(AssertionError, match="somebody wrote to storage 0 while update 0 read it"):
+        crew.work_in_random_order(seed=0)
+
+
+def test_a_field_left_over_from_two_rollouts_ago_shows_over_poisoned_storages(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all = Replica._begin_rollout
+
+    def forget_to_clear_bootstrap_values(self: Replica) -> None:
+        storage = self.rollout % 2
+        left_over = self._storages["bootstrap_values"][storage, :, self.index].copy()
+        write_all(self)
+        self._storages["bootstrap_values"][storage, :, self.index] = left_over
+
+    monkeypatch.setattr(Replica, "_begin_rollout", forget_to_clear_bootstrap_values)
+    difference = first_difference(Crew(experiment("sync")).work_in_random_order(seed=0), oracle("sync").links)
+    assert difference is not None
+    assert "bootstrap_values" in difference
+
+
+def test_a_learner_that_publishes_before_it_has_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SABOTAGE_VARIABLE, "hasty learner")
+    sabotaged = experiment("hts", imports=("tagged_recording", "sabotage_roles"))
+    with pytest.raises(HtsrlError, match=r"somebody wrote to storage 0 while update 0 read it"):
+        run(sabotaged, backend="processes", verify_storages=True, num_executors=1, num_actors=0)
+
+
+@pytest.mark.parametrize("versions", [-1, 1])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_batch_made_by_another_version_is_caught(
+    schedule: Literal["hts", "sync"], versions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_actor = Blueprint.build_actor
+
+    def build_actor_off_by_one(self: Blueprint, index: int, shared: Shared, *arguments: Any, **named: Any) -> Any:
+        return build_actor(self, index, replace(shared, schedule=OffBy(shared.schedule, versions)), *arguments, **named)
+
+    monkeypatch.setattr(Blueprint, "build_actor", build_actor_off_by_one)
+    with pytest.raises(AssertionError, match=r"update \d expected data of version \d"):
+        run(experiment(schedule))
+
+
+def test_over_processes_a_batch_made_by_another_version_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SABOTAGE_VARIABLE, "actor of another version")
+    sabotaged = experiment("hts", imports=("tagged_recording", "sabotage_roles"))
+    with pytest.raises(HtsrlError, match=r"update 2 expected data of version 1, got"):
+        run(sabotaged, backend="processes", num_executors=1, num_actors=1)

@@ -1,0 +1,207 @@
+"""A configuration survives its file; a file that says something else is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement
+from htsrl.config_file import from_document, load_config, to_json
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+    max_leaves=5,
+)
+
+
+def make_cartpole(**arguments: Any) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("CartPole-v1", **arguments)
+
+
+class Factory:
+    """Makes environments in two ways."""
+
+    @staticmethod
+    def make() -> gymnasium.Env[Any, Any]:
+        return make_cartpole()
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field's declared type; new fields are tried without a word here."""
+    if isinstance(hint, types.UnionType):
+        return st.one_of([values_of(option) for option in typing.get_args(hint)])
+    if typing.get_origin(hint) is typing.Literal:
+        return st.sampled_from(typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return st.lists(values_of(typing.get_args(hint)[0]), max_size=3).map(tuple)
+    if dataclasses.is_dataclass(hint):
+        return instances_of(typing.cast(type, hint))
+    simple: dict[Any, st.SearchStrategy[Any]] = {
+        bool: st.booleans(),
+        int: st.integers(),
+        float: st.floats(allow_nan=False),
+        str: st.text(),
+        type(None): st.none(),
+        Path: st.text("abc/. ", min_size=1).map(Path),
+        typing.get_type_hints(Experiment)["env_args"]: st.dictionaries(st.text(), json_values, max_size=3),
+    }
+    return simple[hint]
+
+
+def instances_of(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    hints = {f.name: typing.get_type_hints(cls)[f.name] for f in dataclasses.fields(cls)}
+    return st.builds(
+        cls, **{name: fixed.get(name) or values_of(hint) for name, hint in hints.items() if name != "env"} | fixed
+    )
+
+
+environments = st.sampled_from(["CartPole-v1", "ale_py:ALE/Pong-v5", make_cartpole, Factory.make])
+configs = st.builds(Config, instances_of(Experiment, env=environments), instances_of(Placement))
+
+
+@settings(max_examples=50)
+@given(configs)
+def test_a_configuration_survives_its_file(config: Config) -> None:
+    assert from_document(json.loads(to_json(config))) == config
+
+
+def test_what_is_left_out_takes_its_default() -> None:
+    assert from_document({"experiment": {"env": "CartPole-v1"}}) == Config(Experiment("CartPole-v1"))
+    a2c = from_document({"experiment": {"env": "CartPole-v1", "algorithm": {"name": "a2c", "discount": 0.5}}})
+    assert a2c.experiment.algorithm == A2C(discount=0.5)
+
+
+def test_a_whole_number_will_do_for_a_float() -> None:
+    config = from_document({"experiment": {"env": "x", "algorithm": {"name": "ppo", "discount": 1}}})
+    assert isinstance(config.experiment.algorithm.discount, float)
+
+
+def test_the_file_is_read_from_its_path(tmp_path: Path) -> None:
+    config = Config(Experiment("CartPole-v1", algorithm=PPO(epochs=7)), Placement(run_dir=tmp_path))
+    (tmp_path / "config.json").write_text(to_json(config))
+    assert load_config(tmp_path / "config.json") == config
+
+
+def test_another_environment_can_be_put_in_place_of_one_that_cannot_be_loaded() -> None:
+    document = json.loads(to_json(Config(Experiment(lambda: make_cartpole()))))
+    assert from_document(document, env=make_cartpole).experiment.env is make_cartpole
+
+
+def make_local_function() -> Any:
+    def make_env() -> gymnasium.Env[Any, Any]:
+        return make_cartpole()
+
+    return make_env
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        lambda: make_cartpole(),
+        make_local_function(),
+        functools.partial(make_cartpole, sutton_barto_reward=True),
+        functools.partial(gymnasium.make, "CartPole-v1"),
+    ],
+    ids=["lambda", "local function", "partial", "partial of another module"],
+)
+def test_a_callable_that_has_no_name_to_import_is_refused_when_the_file_is_read(env: Any) -> None:
+    document = json.loads(to_json(Config(Experiment(env))))
+    with pytest.raises(ConfigError, match=r"cannot be imported here.*from Python with the callable itself"):
+        from_document(document)
+
+
+@pytest.mark.parametrize(
+    "name", ["callable nowhere:make", "callable json:make", "callable :make", "callable .here:make", "callable json"]
+)
+def test_a_name_that_cannot_be_imported_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be imported here"):
+        from_document({"experiment": {"env": name}})
+
+
+def test_a_module_that_fails_to_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be imported here.*division by zero"):
+        from_document({"experiment": {"env": "callable failing_module:make"}})
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([], r"the configuration must be an object of names and values, not \[\]"),
+        ({"experiments": {}}, "unknown key 'experiments' in the configuration; did you mean 'experiment'?"),
+        ({"experiment": 7}, "experiment must be an object of names and values, not 7"),
+        ({"experiment": {}}, "names no environment; give experiment.env"),
+        ({"experiment": {"env": "x", "num_env": 4}}, "unknown key 'num_env' in experiment; did you mean 'num_envs'?"),
+        ({"experiment": {"env": "x", "zzz": 4}}, "unknown key 'zzz' in experiment; known are algorithm, env, "),
+        ({"experiment": {"env": 4}}, "experiment.env=4 must be text"),
+        ({"experiment": {"env": "x", "num_envs": "4"}}, "experiment.num_envs='4' must be a whole number"),
+        ({"experiment": {"env": "x", "num_envs": 4.5}}, "experiment.num_envs=4.5 must be a whole number"),
+        ({"experiment": {"env": "x", "num_envs": True}}, "experiment.num_envs=True must be a whole number"),
+        ({"experiment": {"env": "x", "num_envs": None}}, "experiment.num_envs=None must be a whole number"),
+        (
+            {"experiment": {"env": "x", "sync_interval": "5"}},
+            "experiment.sync_interval='5' must be a whole number or None",
+        ),
+        ({"experiment": {"env": "x", "schedule": "hst"}}, "experiment.schedule='hst' must be hts, sync, lockstep"),
+        ({"experiment": {"env": "x", "schedule": ["hts"]}}, r"experiment.schedule=\['hts'\] must be hts, sync"),
+        ({"experiment": {"env": "x", "env_args": [1]}}, r"experiment.env_args=\[1\] must be "),
+        ({"experiment": {"env": "x", "imports": "ale_py"}}, "experiment.imports='ale_py' must be "),
+        ({"experiment": {"env": "x", "imports": [1]}}, r"experiment.imports\[0\]=1 must be text"),
+        (
+            {"experiment": {"env": "x", "network": {"hidden_sizes": [64, "a"]}}},
+            r"hidden_sizes\[1\]='a' must be a whole number",
+        ),
+        (
+            {"experiment": {"env": "x", "network": {"separate_value": 1}}},
+            "separate_value=1 must be true or false or None",
+        ),
+        (
+            {"experiment": {"env": "x", "network": {"hidden": []}}},
+            "unknown key 'hidden' in experiment.network; did you",
+        ),
+        ({"experiment": {"env": "x", "algorithm": {"name": "dqn"}}}, "'dqn' must be one of a2c, ppo"),
+        ({"experiment": {"env": "x", "algorithm": {"discount": 1.0}}}, "algorithm.*name.*one of a2c, ppo"),
+        ({"experiment": {"env": "x", "algorithm": "ppo"}}, 'algorithm.*{"name": "ppo"}'),
+        (
+            {"experiment": {"env": "x", "algorithm": {"name": "a2c", "clip_range": 1}}},
+            "unknown key 'clip_range' in exp",
+        ),
+        ({"experiment": {"env": "x"}, "placement": {"device": 0}}, "placement.device=0 must be text"),
+        ({"experiment": {"env": "x"}, "placement": {"run_dir": 0}}, "placement.run_dir=0 must be Path or None"),
+        ({"experiment": {"env": "x"}, "placement": {"num_executor": 0}}, "did you mean 'num_executors'?"),
+    ],
+)
+def test_a_document_that_cannot_be_understood_is_refused_by_name(document: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refusal:
+        from_document(document)
+    assert "None'" not in str(refusal.value), "a name that is not there is not called None"
+
+
+@pytest.mark.parametrize("content", [b"{", b"", b"\xf0\x28\x8c\x28", b"[1]", b'{"experiment": {"env": 4}}'])
+def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken\.json"):
+        load_config(tmp_path / "broken.json")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.json: No such file or directory"):
+        load_config(tmp_path / "nowhere.json")
+
+
+def test_numpys_numbers_among_the_environments_arguments_stay_numbers() -> None:
+    config = Config(Experiment("x", env_args={"size": np.int64(3), "gravity": np.float32(0.5), "wind": np.bool_(True)}))
+    assert from_document(json.loads(to_json(config))).experiment.env_args == {"size": 3, "gravity": 0.5, "wind": True}

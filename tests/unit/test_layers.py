@@ -1,0 +1,112 @@
+"""Who may import whom, read from the source and seen in a fresh interpreter."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import htsrl
+
+PACKAGE = Path(htsrl.__file__).parent
+LOWER_LAYERS = ("algorithms", "policies", "envs")
+UPPER_LAYERS = ("roles", "placements")
+WITHOUT_TORCH = (
+    "htsrl.placements.worker",
+    "htsrl.placements.blueprint",
+    "htsrl.placements.assignment",
+    "htsrl.roles.executor",
+    "htsrl.roles.replica",
+    "htsrl.envs.make",
+    "htsrl.envs.contract",
+    "htsrl.envs.toy",
+    "htsrl.dataflow.shared",
+    "htsrl.seeding",
+)
+
+
+def modules() -> dict[str, Path]:
+    """Every module of htsrl by its dotted name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports_of(module: str) -> set[str]:
+    """The modules of htsrl that one imports by name, anywhere: at its top, in functions, for types."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively, which this test does not follow"
+            assert node.module is not None
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found & MODULES.keys()
+
+
+def everything_imported_by(module: str) -> dict[str, str]:
+    """All that a module imports, directly or not, each with a module that names it.
+
+    The package itself imports everything; that `htsrl/__init__.py` runs first does not count as anyone's import.
+    """
+    importer_of: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        importer = waiting.pop()
+        for imported in sorted(imports_of(importer) - importer_of.keys() - {"htsrl"}):
+            importer_of[imported] = importer
+            waiting.append(imported)
+    return importer_of
+
+
+def layer_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("layer", LOWER_LAYERS)
+def test_mathematics_networks_and_environments_import_neither_roles_nor_placements(layer: str) -> None:
+    members = [module for module in MODULES if layer_of(module) == layer]
+    assert len(members) > 1
+    offences = [
+        f"{module} reaches {imported} through {importer}"
+        for module in members
+        for imported, importer in everything_imported_by(module).items()
+        if layer_of(imported) in UPPER_LAYERS
+    ]
+    assert not offences
+
+
+@pytest.mark.parametrize("layer", LOWER_LAYERS)
+def test_mathematics_networks_and_environments_do_not_reach_for_the_whole_package(layer: str) -> None:
+    """`import htsrl` would hand them everything."""
+    for module in MODULES:
+        if layer_of(module) == layer:
+            tree = ast.walk(ast.parse(MODULES[module].read_text()))
+            sources = [node.module for node in tree if isinstance(node, ast.ImportFrom)]
+            assert "htsrl" not in sources, f"{module} imports from the package itself"
+
+
+def test_this_file_follows_imports_that_exist() -> None:
+    assert "htsrl.algorithms.returns" in imports_of("htsrl.algorithms.a2c")
+    assert "htsrl.dataflow.memory" in everything_imported_by("htsrl.algorithms.a2c")
+    assert "htsrl.roles.learner" in everything_imported_by("htsrl.placements.worker")
+
+
+def test_what_executors_run_imports_no_torch() -> None:
+    """A torch in every executor would cost seconds at the start and hundreds of megabytes."""
+    script = "\n".join(
+        f"import {module}; assert 'torch' not in sys.modules, '{module} imports torch'" for module in WITHOUT_TORCH
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{script}"], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=120
+    )
+    assert completed.returncode == 0, completed.stderr
