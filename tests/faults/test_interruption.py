@@ -6,15 +6,19 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 from live_run import LiveRun, patience, survivors
 from safetensors import safe_open
 
+from htsrl import A2C, Config, Experiment, Placement, train
+from htsrl.digest import read_links
+from htsrl.metrics.sinks import JsonLines
 from htsrl.seeding import reset_seed
 
 WORKERS = ("executor 0", "executor 1", "actor 0", "learner")  # in the order in which they are started
@@ -149,11 +153,14 @@ def test_an_interrupted_run_leaves_its_policy_metrics_and_result(ended: Ended) -
 
 
 def test_policy_digest_and_result_of_an_interrupted_run_are_of_one_version(ended: Ended) -> None:
-    result = ended.run.result()
-    links = [json.loads(line) for line in (ended.run.run_dir / "digest.jsonl").read_text().splitlines()]
+    assert_all_of_one_version(ended.run.run_dir)
+
+
+def assert_all_of_one_version(run_dir: Path) -> None:
+    result, links = json.loads((run_dir / "result.json").read_text()), read_links(run_dir)
     assert result["updates"] >= 1
-    assert (links[-1]["update"] + 1, links[-1]["chain"]) == (result["updates"], result["digest"])
-    with safe_open(ended.run.run_dir / "policy.safetensors", "numpy") as policy:
+    assert (len(links), links[-1].chain) == (result["updates"], result["digest"])
+    with safe_open(run_dir / "policy.safetensors", "numpy") as policy:
         assert int(policy.metadata()["version"]) == result["updates"]
 
 
@@ -188,3 +195,26 @@ def test_when_the_main_process_is_killed_its_workers_are_gone_within_two_seconds
         assert killed.left_behind == []
     finally:
         run.clean_up()
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_ctrl_c_in_the_middle_of_writing_things_down_loses_no_update_and_writes_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Literal["inline", "processes"]
+) -> None:
+    write, lines = JsonLines.write, []
+
+    def interrupted_write(self: JsonLines, step: int, metrics: Mapping[str, float]) -> None:
+        lines.append(step)
+        if len(lines) == 2:
+            time.sleep(0.5)  # meanwhile the learner goes on, and its reports pile up
+        if len(lines) == 3:
+            raise KeyboardInterrupt
+        write(self, step, metrics)
+
+    monkeypatch.setattr(JsonLines, "write", interrupted_write)
+    experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=8, total_steps=100_000)
+    quiet = Placement(backend, 1, 0, run_dir=tmp_path / "run", tensorboard=False, progress="off", log_every_steps=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(Config(experiment, quiet))
+    assert_all_of_one_version(tmp_path / "run")
+    assert psutil.Process().children() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from htsrl import Config, Experiment, Placement
@@ -39,7 +40,7 @@ class Crew:
                 self.shared, parameters, lambda: None, lambda report: self.links.append(report.link)
             )
 
-    def work_in_random_order(self, seed: int) -> list[Link]:
+    def work_in_random_order(self, seed: int, after_each_turn: Callable[[], None] = lambda: None) -> list[Link]:
         """Turns drawn one by one, some roles being much slower than others; returns the digest's links."""
         drawn = random.Random(seed)
         roles: list[Role] = [*self.executors, *self.actors, self.learner]
@@ -48,6 +49,7 @@ class Crew:
             idle_turns = 0
             while not self.learner.finished:
                 progressed = drawn.choices(roles, pace)[0].advance()
+                after_each_turn()
                 idle_turns = 0 if progressed else idle_turns + 1
                 assert idle_turns < 10_000, f"nobody can go on: {[role.waits_for() for role in roles]}"
         return self.links

@@ -46,6 +46,19 @@ def test_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(
     assert first_difference(links, oracle("hts" if schedule == "hts" else "sync").links) is None
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_under_lockstep_nobody_acts_before_all_have_come_as_far(seed: int) -> None:
+    crew = Crew(experiment("lockstep"))
+    exchange = crew.shared.exchange
+
+    def nobody_is_ahead() -> None:
+        acted = exchange.answers[exchange.tickets.asks_to_act(exchange.answers)]
+        under_way = exchange.completed_rollouts <= exchange.published_version
+        assert not acted.size or (exchange.requests[under_way] >= acted.max()).all()
+
+    crew.work_in_random_order(seed, after_each_turn=nobody_is_ahead)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(schedule: Literal["hts", "sync"]) -> None:
     crew = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
@@ -58,7 +71,7 @@ def test_a_storage_is_poison_once_it_was_learned_from_but_for_the_observation_th
 ):
     crew = Crew(experiment("sync"))
     while crew.learner.update == 0:
-        advance_all([*crew.executors, *crew.actors, crew.learner])
+        assert advance_all([*crew.executors, *crew.actors, crew.learner]), "nobody can go on"
     storages = crew.shared.storages
     for array in storages.batch(0).values():
         assert (array.view(np.uint8) == POISON_BYTE).all()
