@@ -9,6 +9,7 @@ from typing import IO
 
 from htsrl.config import Config
 from htsrl.config_file import env_name
+from htsrl.interrupts import uninterrupted
 from htsrl.metrics.progress import open_progress
 from htsrl.metrics.sinks import JsonLines, Sink, TensorBoard
 from htsrl.roles.report import UpdateReport
@@ -37,6 +38,11 @@ class Recorder:
         self._last: UpdateReport | None = None
 
     def record(self, report: UpdateReport) -> None:
+        """Write a report down, all of it or nothing."""
+        with uninterrupted():
+            self._record(report)
+
+    def _record(self, report: UpdateReport) -> None:
         self._digest_file.write(report.link.to_json() + "\n")
         self._clock.tick(report.steps)
         metrics = {**report.metrics, **self._clock.metrics()}

@@ -17,6 +17,7 @@ from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Doorbell
 from htsrl.errors import HtsrlError, PeerDied
+from htsrl.interrupts import uninterrupted
 from htsrl.numerics import ONE_THREAD
 from htsrl.placements.assignment import Assignment, Doorbells, Hosted, crew
 from htsrl.placements.blueprint import Blueprint, Envs
@@ -113,20 +114,22 @@ class Supervisor:
             for worker in self._workers:
                 worker.end()
             for worker in self._workers:
-                self._take_last_reports(worker)
+                with uninterrupted():
+                    self._take_last_reports(worker)
                 worker.close()
             for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
                 os.close(fd)
 
     def _listen_to(self, worker: Worker) -> bool:
         """Act on a worker's messages; True when training is over."""
-        for message in worker.earpiece.read():
-            if message["kind"] == "failure":
-                raise error_of(message)
-            report = report_of(message)
-            self._on_report(report)
-            if report.finished:
-                return True
+        with uninterrupted():  # a message that was read and not passed on would be missing from the digest
+            for message in worker.earpiece.read():
+                if message["kind"] == "failure":
+                    raise error_of(message)
+                report = report_of(message)
+                self._on_report(report)
+                if report.finished:
+                    return True
         return False
 
     def _take_last_reports(self, worker: Worker) -> None:
