@@ -37,7 +37,7 @@ class Processes:
 
 CALM = [
     Processes("cartpole_ppo", "sync", num_executors=2, num_actors=0),
-    Processes("cartpole_a2c", "sync", num_executors=1, num_actors=4),
+    Processes("cartpole_a2c", "sync", num_executors=1, num_actors=1),
 ]
 DELAYED = [
     Processes("cartpole_ppo", "hts", num_executors=2, num_actors=1, jitter_seconds=2e-3),
@@ -46,7 +46,6 @@ DELAYED = [
     Processes("pixels_a2c", "sync", num_executors=2, num_actors=0, jitter_seconds=2e-3),
 ]
 LOADED = [
-    Processes("cartpole_ppo", "hts", num_executors=1, num_actors=0, busy_neighbours=2),
     Processes("pixels_a2c", "hts", num_executors=2, num_actors=1, busy_neighbours=2),
 ]
 

@@ -21,6 +21,7 @@ from htsrl.errors import ConfigError
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
 
+from htsrl.bench.atari_step import OURS, WRAPPERS, measure, table  # noqa: E402
 from htsrl.envs.atari import FIRE, NOOP, Atari, FrameStack, UInt8, make_ale  # noqa: E402
 
 IDS = {"pong": "ALE/Pong-v5", "breakout": "ALE/Breakout-v5", "space_invaders": "ALE/SpaceInvaders-v5"}
@@ -299,7 +300,7 @@ def test_actions_stick_to_the_frame_before_as_often_as_asked() -> None:
     ("game", "options"),
     [
         ("pong", {"frame_skip": 1, "stack": 2}),
-        ("breakout", {"repeat_action_probability": 0.25}),
+        ("breakout", {"repeat_action_probability": 0.95}),
         ("qbert", {}),
         ("assault", {"repeat_action_probability": 0.5}),
     ],
@@ -470,6 +471,14 @@ def test_an_ale_id_makes_ours_unless_an_argument_is_ale_pys_own() -> None:
         make_ale("ALE/Brakeout-v5")
     with pytest.raises(ConfigError, match="ALE/Pong-v5 does not take frame_stack; it takes frame_skip, noop_max"):
         make_ale("ALE/Pong-v5", frame_stack=4)
+
+
+def test_the_benchmark_lets_all_environments_take_turns() -> None:
+    measured = measure("pong", steps=4, repetitions=2)
+    assert len(measured.microseconds) == 5
+    assert all(len(values) == 2 and min(values) > 0 for values in measured.microseconds.values())
+    assert measured.times_ours(OURS) == 1
+    assert f"| pong | {WRAPPERS}" in table([measured]).markdown()
 
 
 # Refusals
