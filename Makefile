@@ -3,8 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+GFOOTBALL := gfootball==2.10.2
+WHEELS := build/wheels
+INSTALL_GFOOTBALL = $(BIN)/pip install --quiet --no-deps --no-index --find-links $(WHEELS) $(GFOOTBALL)
+FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev libboost-python-dev \
+	libboost-thread-dev libboost-system-dev libboost-filesystem-dev
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench-sleeping bench-learning clean
+.PHONY: help install demo football football-packages football-wheel test check bench-sleeping bench-learning clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,6 +27,29 @@ install: $(VENV)/.installed ## make the virtual environment and install htsrl wi
 
 demo: install ## train PPO on CartPole-v1 until it is solved, and show the result
 	$(BIN)/htsrl train CartPole-v1 --algo ppo --schedule hts --total-steps 300000 --stop-at-return 475 --eval-episodes 100
+
+football: $(VENV)/.football ## build Google Research Football and install it (about 6 minutes, once)
+	@$(BIN)/python -c "from htsrl.envs.football import Football; env = Football('academy_empty_goal_close'); \
+	    env.reset(seed=0); env.step(0); print('football works')"
+
+$(VENV)/.football: $(VENV)/.installed | football-packages
+	$(BIN)/pip install --quiet --editable '.[football]'
+	$(INSTALL_GFOOTBALL) 2>/dev/null || $(MAKE) football-wheel
+	$(INSTALL_GFOOTBALL)
+	touch $@
+
+football-packages:
+	@missing=$$(for package in $(FOOTBALL_PACKAGES); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "football needs these packages and there is no apt-get to install them:" \
+	    $$missing; echo "install what this system calls them, then run: make football FOOTBALL_PACKAGES="; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=env; else as_root="sudo env"; fi; set -x; $$as_root apt-get update && \
+	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
+
+# The build calls the python3 of PATH and imports psutil there, which is why the environment is put first.
+football-wheel:
+	$(BIN)/pip install --quiet --upgrade setuptools wheel psutil
+	PATH="$(abspath $(BIN)):$$PATH" LDFLAGS=-s $(BIN)/pip wheel --no-deps --no-build-isolation --wheel-dir $(WHEELS) $(GFOOTBALL)
 
 check: install ## lint, format and types
 	$(BIN)/ruff check .

@@ -5,6 +5,8 @@ from htsrl.numerics import prepare_process
 prepare_process()  # before torch computes anything
 
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noqa: E402
+from htsrl.envs.check.check import check_env  # noqa: E402
+from htsrl.envs.check.findings import Finding, Report  # noqa: E402
 from htsrl.errors import (  # noqa: E402
     ConfigError,
     EnvironmentFailure,
@@ -15,6 +17,7 @@ from htsrl.errors import (  # noqa: E402
     WaitTimeout,
 )
 from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
+from htsrl.presets import preset  # noqa: E402
 from htsrl.run_folder import RunResult  # noqa: E402
 from htsrl.train import train  # noqa: E402
 
@@ -28,14 +31,18 @@ __all__ = [
     "EnvironmentFailure",
     "Evaluation",
     "Experiment",
+    "Finding",
     "HtsrlError",
     "Network",
     "PeerDied",
     "Placement",
+    "Report",
     "RunFolderError",
     "RunResult",
     "TrainingDiverged",
     "WaitTimeout",
+    "check_env",
     "evaluate",
+    "preset",
     "train",
 ]

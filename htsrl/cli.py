@@ -1,4 +1,4 @@
-"""The command line: `htsrl train`, `eval`, `digest`, `compare`, `bench`."""
+"""The command line: `htsrl train`, `eval`, `digest`, `compare`, `check-env`, `bench`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Protocol
 import tyro
 
 from htsrl.bench.command import Bench
+from htsrl.cli_check_env import CheckEnv
 from htsrl.cli_train import train_defaults
 from htsrl.digest import first_difference, read_links
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
@@ -118,6 +119,7 @@ def _parse(arguments: Sequence[str]) -> Command:
         | Annotated[Eval, tyro.conf.subcommand("eval")]
         | Annotated[Digest, tyro.conf.subcommand("digest")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
+        | Annotated[CheckEnv, tyro.conf.subcommand("check-env")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
     )
     description = "Deep RL as fast as asynchronous training and as reproducible as a unit test."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Placement
 from htsrl.config_file import load_config, named_env, resolve_env
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
+from htsrl.presets import preset, preset_name
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.train import train
 
@@ -54,8 +56,10 @@ class _PlacementFlags(Placement):
 class _TrainFlags:
     algo: Literal["ppo", "a2c"]
     """Algorithm; its own flags are listed below."""
+    preset: Literal["auto", "none", "atari", "football", "mujoco"]
+    """Settings to start from; auto takes those for the kind of environment, if there are any. Flags override it."""
     config: Path | None
-    """Start from this file, such as the config.json of another run; flags override it."""
+    """Start from this file, such as the config.json of another run, and no preset; flags override it."""
     env_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")]
     """An argument for the environment's constructor, the value in JSON."""
     eval_episodes: int
@@ -63,8 +67,12 @@ class _TrainFlags:
     placement: _PlacementFlags
 
     def _train(self, flags: _ExperimentFlags) -> int:
-        env_args = {**flags.env_args, **dict(_parse_env_arg(text) for text in self.env_arg)}
+        env_args = {**flags.env_args, **dict(parse_env_arg(text) for text in self.env_arg)}
         experiment = dataclasses.replace(_plain(Experiment, flags), env=resolve_env(flags.env), env_args=env_args)
+        if self.preset != "none":
+            print(
+                f"preset    {self.preset} ({self.algo}); --preset none starts from the plain defaults", file=sys.stderr
+            )
         result = train(Config(experiment, _plain(Placement, self.placement)))
         _print_result(result)
         if self.eval_episodes:
@@ -100,18 +108,32 @@ def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
     first_look = ArgumentParser(add_help=False, allow_abbrev=False)
     first_look.add_argument("--algo", nargs="?")
     first_look.add_argument("--config", nargs="?", type=Path)
-    known, _ = first_look.parse_known_args(arguments)
+    first_look.add_argument("--preset", nargs="?", default="auto")
+    first_look.add_argument("--run-dir", nargs="?")  # so that its value is not taken for an environment
+    known, others = first_look.parse_known_args(arguments)
     # The environment stays a name for now: one on the command line goes before it.
     base = load_config(known.config, env=named_env(known.config) or NO_ENV) if known.config else None
     algo: Any = known.algo or (base.experiment.algorithm.name if base else "ppo")
     if algo not in ALGORITHMS:
         raise ConfigError(f"--algo {algo} is not known; use {' or '.join(ALGORITHMS)}")
-    experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, base and base.experiment)
+    name = _preset(known.preset, base, others)
+    settings = preset(NO_ENV, algo, name) if name != "none" else base and base.experiment
+    experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, settings)
     if not isinstance(experiment.algorithm, ALGORITHMS[algo]):
         experiment = dataclasses.replace(experiment, algorithm=ALGORITHMS[algo]())
     placement = dataclasses.replace(_flags(_PlacementFlags, base and base.placement), run_dir=None)
     command = TrainA2C if algo == "a2c" else TrainPPO
-    return command(algo, known.config, (), 0, placement, experiment)
+    return command(algo, name, known.config, (), 0, placement, experiment)
+
+
+def _preset(asked: str | None, base: Config | None, arguments: Sequence[str]) -> Any:
+    """The preset's name; with auto, it is that of the environment, which is one of the arguments."""
+    if asked != "auto":
+        if base is not None and asked != "none":
+            raise ConfigError(f"--preset {asked} and --config are both something to start from; use one of them")
+        return asked
+    names = [] if base is not None else [name for name in map(preset_name, arguments) if name]
+    return names[0] if names else "none"
 
 
 def _flags(cls: Any, values: Any) -> Any:
@@ -125,7 +147,7 @@ def _plain(cls: Any, flags: Any) -> Any:
     return cls(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)})
 
 
-def _parse_env_arg(text: str) -> tuple[str, Any]:
+def parse_env_arg(text: str) -> tuple[str, Any]:
     """`key=value`, the value as JSON where it is, else as the text itself."""
     key, equals, value = text.partition("=")
     if not (key and equals):

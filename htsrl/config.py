@@ -47,6 +47,8 @@ class A2C:
     """Gradients longer than this are scaled down to it."""
     normalize_advantages: bool = False
     """Give the advantages of a gradient mean 0 and deviation 1."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running deviation of the discounted return, which is updated at barriers."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class PPO:
     """Gradients longer than this are scaled down to it."""
     normalize_advantages: bool = True
     """Give the advantages of a minibatch mean 0 and deviation 1."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running deviation of the discounted return, which is updated at barriers."""
 
 
 Algorithm = A2C | PPO
@@ -112,6 +116,8 @@ class Network:
     """Give the value its own network. None: yes for the MLP, no for the CNN."""
     initial_log_std: float = 0.0
     """Logarithm of the standard deviation that continuous actions start with."""
+    normalize_observations: bool = False
+    """Bring observations to mean 0 and deviation 1 by running statistics, which are updated at barriers."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ so that two runs that differ can be told where they parted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,12 @@ class BatchHash:
     whole: bytes
 
 
-def hash_batch(fields: Mapping[str, NDArray[Any]]) -> BatchHash:
-    """Hash fields `[T, B, ...]` cell by cell, a cell being one tensor of one environment."""
+def hash_batch(fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
+    """Hash fields `[T, B, ...]` cell by cell, a cell being one tensor of one environment with all its columns."""
     cells = np.array(
-        [[xxhash.xxh3_64_intdigest(env_bytes) for env_bytes in _bytes_by_env(array)] for array in fields.values()],
+        [[xxhash.xxh3_64_intdigest(part) for part in _bytes_by_env(array, num_envs)] for array in fields.values()],
         dtype=np.uint64,
     )
-    num_envs = cells.shape[1]
     return BatchHash(
         tensors={name: _short(cells[i]) for i, name in enumerate(fields)},
         envs="".join(_short(np.ascontiguousarray(cells[:, env])) for env in range(num_envs)),
@@ -72,11 +71,11 @@ def hash_batch(fields: Mapping[str, NDArray[Any]]) -> BatchHash:
 class DigestChain:
     """Grows by a link at every barrier."""
 
-    def __init__(self, initial_parameters: NDArray[Any]) -> None:
-        self.chain = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(initial_parameters).data)
+    def __init__(self, initial_parameters: Sequence[NDArray[Any]]) -> None:
+        self.chain = _hash_of(initial_parameters)
 
-    def extend(self, update: int, parameters: NDArray[Any], batch: BatchHash) -> Link:
-        parameter_hash = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(parameters).data)
+    def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Link:
+        parameter_hash = _hash_of(parameters)
         self.chain = xxhash.xxh3_128_hexdigest(f"{self.chain}{update}{parameter_hash}".encode() + batch.whole)
         return Link(update, self.chain, parameter_hash, batch.tensors, batch.envs)
 
@@ -134,9 +133,16 @@ def _what_differs(a: Link, b: Link) -> str:
     return "the initial parameters differ" if a.update == 0 else "only the chain differs; one of the digests is damaged"
 
 
-def _bytes_by_env(array_TB: NDArray[Any]) -> NDArray[np.uint8]:
-    """A row of bytes for each environment."""
-    return np.ascontiguousarray(array_TB.swapaxes(0, 1)).reshape(array_TB.shape[1], -1).view(np.uint8)
+def _bytes_by_env(array_TB: NDArray[Any], num_envs: int) -> NDArray[np.uint8]:
+    """A row of bytes for each environment, whose columns are neighbours."""
+    return np.ascontiguousarray(array_TB.swapaxes(0, 1)).reshape(num_envs, -1).view(np.uint8)
+
+
+def _hash_of(arrays: Sequence[NDArray[Any]]) -> str:
+    hasher = xxhash.xxh3_128()
+    for array in arrays:
+        hasher.update(np.ascontiguousarray(array).data)
+    return hasher.hexdigest()
 
 
 def _short(cells: NDArray[np.uint64]) -> str:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.config import EnvFactory, Experiment
+from htsrl.envs.agents import agents_of
 from htsrl.envs.make import make_env
 from htsrl.errors import ConfigError
 from htsrl.numerics import single_threaded
+from htsrl.roles.episode import Episode
 from htsrl.run_folder import RunFolder
-from htsrl.seeding import Purpose, network_seed, reset_seed
-from htsrl.spaces import action_leaf
+from htsrl.seeding import Purpose, reset_seed
+from htsrl.spaces import action_leaf, observation_leaves
 
 if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
@@ -49,12 +51,11 @@ def evaluate(
         raise ConfigError(f"seed={seed} must be from 0 to 2**63 - 1")
     folder = RunFolder.existing(Path(run_dir))
     experiment = folder.load_config(env).experiment
-    from htsrl.policies.policy import build_policy
+    from htsrl.policies.policy import policy_for
 
     with single_threaded():
         seats = [Seat(experiment, seed) for _ in range(min(episodes, MOST_SEATS))]
-        spaces = seats[0].env.observation_space, seats[0].env.action_space
-        policy = build_policy(*spaces, experiment.network, network_seed(experiment.seed))
+        policy = policy_for(experiment, seats[0].env.observation_space, seats[0].env.action_space)
         folder.load_policy(policy)
         try:
             return _play(policy, seats, episodes, sampled)
@@ -64,30 +65,54 @@ def evaluate(
 
 
 class Seat:
-    """An environment that plays one episode after another."""
+    """An environment that plays one episode after another, as it reports them: a whole game, not one life of it."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.env = make_env(experiment.env, experiment.env_args, experiment.imports)
-        self.action = action_leaf(self.env.action_space)
+        self._agents = agents_of(self.env)
+        self._episode = Episode.of(self.env)
+        self._noise = action_leaf(self.env.action_space).noise
         self._seed = seed
+        self._is_team = self._agents.num_agents > 1
+        leaf = observation_leaves(self.env.observation_space)["obs"]
+        self.observations = np.zeros((self._agents.num_agents, *leaf.shape), leaf.dtype)
 
-    def begin(self, episode: int) -> None:
-        self.episode = episode
-        self.episode_return = 0.0
-        self.episode_length = 0
-        self.observation, _ = self.env.reset(seed=reset_seed(self._seed, 0, episode, Purpose.EVALUATION_RESET))
+    def begin(self, number: int) -> None:
+        """Begin the evaluation's episode of this number."""
+        self.number = number
+        self._steps = 0
+        self._life = 0
+        self._reset()
 
     def noise(self) -> NDArray[np.float32]:
-        """A function of (seed, episode, step), like all randomness here."""
-        rows = self.action.noise.draw(self._seed, self.episode, self.episode_length, 1, Purpose.EVALUATION_NOISE)
-        return rows.reshape(-1)
+        """A row per agent; a function of (seed, episode, step, agent), like all randomness here."""
+        agents = self._agents.num_agents
+        step = self._steps * agents
+        return self._noise.draw(self._seed, self.number, step, agents, Purpose.EVALUATION_NOISE)
 
-    def step(self, stored_action: NDArray[Any]) -> bool:
-        """Take one step; True when it ended the episode."""
-        self.observation, reward, terminated, truncated, _ = self.env.step(self.action.to_env(stored_action))
-        self.episode_return += float(reward)
-        self.episode_length += 1
-        return bool(terminated or truncated)
+    def step(self, stored_actions: NDArray[Any]) -> tuple[float, int] | None:
+        """Take one step; the return and length of the episode that it ended, if it did."""
+        action = self._agents.to_env(stored_actions if self._is_team else stored_actions[0])
+        outcome = self._agents.step(action, self._seen())
+        self._episode.add(outcome)
+        self._steps += 1
+        if not outcome.over:
+            return None
+        return self._episode.ended(outcome.info) or self._go_on()
+
+    def _go_on(self) -> tuple[float, int] | None:
+        """After a lost life, unless the game ends while it is resumed."""
+        self._life += 1
+        info = self._reset()
+        return self._episode.ended(info) if self._episode.is_reported_in(info) else None
+
+    def _reset(self) -> dict[str, Any]:
+        self._episode.begin_next()
+        seed = reset_seed(self._seed, self._life, self.number, Purpose.EVALUATION_RESET)
+        return self._agents.reset(seed, self._seen())
+
+    def _seen(self) -> NDArray[Any]:
+        return self.observations if self._is_team else self.observations[0, ...]
 
 
 def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Evaluation:
@@ -95,18 +120,20 @@ def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Ev
     import torch
 
     returns, lengths = [0.0] * episodes, [0] * episodes
-    for episode, seat in enumerate(seats):
-        seat.begin(episode)
+    for number, seat in enumerate(seats):
+        seat.begin(number)
     following, playing = len(seats), list(seats)
     while playing:
         with torch.inference_mode():
-            distribution, _ = policy({"obs": torch.from_numpy(np.stack([seat.observation for seat in playing]))})
-            noise = torch.from_numpy(np.stack([seat.noise() for seat in playing])) if sampled else None
+            seen = torch.from_numpy(np.concatenate([seat.observations for seat in playing]))
+            distribution, _ = policy({"obs": seen})
+            noise = torch.from_numpy(np.concatenate([seat.noise() for seat in playing])) if sampled else None
             actions = (distribution.mode() if noise is None else distribution.sample(noise)).numpy()
-        for seat, action in zip(list(playing), actions, strict=True):
-            if not seat.step(action):
+        for seat, of_seat in zip(list(playing), np.split(actions, len(playing)), strict=True):
+            ended = seat.step(of_seat)
+            if ended is None:
                 continue
-            returns[seat.episode], lengths[seat.episode] = seat.episode_return, seat.episode_length
+            returns[seat.number], lengths[seat.number] = ended
             if following < episodes:
                 seat.begin(following)
                 following += 1

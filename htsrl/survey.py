@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from htsrl.config import Config
+from htsrl.config import Config, Experiment
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.make import make_env
+from htsrl.envs.team import num_agents_of
 from htsrl.errors import ConfigError
 from htsrl.placements.blueprint import Blueprint, share_out
-from htsrl.seeding import network_seed
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -27,16 +27,18 @@ HEAD_GAIN = 100.0
 def draw_blueprint(config: Config) -> Blueprint:
     """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
     from htsrl.algorithms.draft import OPTIMIZER_VECTORS
-    from htsrl.dataflow.parameters import FlatLayout, parameter_arrays
-    from htsrl.policies.policy import build_policy
+    from htsrl.dataflow.parameters import parameter_arrays
+    from htsrl.policies.policy import policy_for
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    observation_space, action_space = _spaces(config)
-    trajectory = trajectory_spec(observation_space, action_space, experiment.interval_steps, experiment.num_envs)
-    policy = build_policy(observation_space, action_space, experiment.network, network_seed(experiment.seed))
+    observation_space, action_space, num_agents = _look_at_env(experiment)
+    trajectory = trajectory_spec(
+        observation_space, action_space, experiment.interval_steps, experiment.num_envs, num_agents
+    )
+    policy = policy_for(experiment, observation_space, action_space, trajectory.num_columns)
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
-    parameter_specs = tuple(parameter_arrays(FlatLayout.of(policy), num_vectors))
+    parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
     num_actors = placement.resolved_actors()
     return Blueprint(
@@ -45,19 +47,18 @@ def draw_blueprint(config: Config) -> Blueprint:
         action_space=action_space,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
-        shape=_reference_shape(policy, parameter_specs, experiment.num_envs, placement.device),
+        shape=_reference_shape(policy, parameter_specs, trajectory.num_columns, placement.device),
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
     )
 
 
-def _spaces(config: Config) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """The spaces of the environment, after a look at whether it keeps its contract."""
-    experiment = config.experiment
+def _look_at_env(experiment: Experiment) -> tuple[spaces.Space[Any], spaces.Space[Any], int]:
+    """The spaces of one agent and the number of agents, after a look at whether the environment keeps its contract."""
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
-        return env.observation_space, env.action_space
+        return env.observation_space, env.action_space, num_agents_of(env)
     finally:
         env.close()
 
@@ -73,7 +74,7 @@ def _check_device(name: str) -> None:
         raise ConfigError(f"device={name} cannot be used ({reason}); use one of {', '.join(available)}") from error
 
 
-def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_envs: int, device: str) -> ReferenceShape:
+def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, device: str) -> ReferenceShape:
     """Probe the policy as the actors will hold it: on their device, in the memory layout of a parameter slot."""
     import torch
 
@@ -89,7 +90,7 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_envs: int, 
     with torch.no_grad():
         # The action head starts tiny, and would round differences away that show once it has learned.
         probed.action_head.weight.mul_(HEAD_GAIN)
-    examples = example_observations(policy.observation, num_envs)
+    examples = example_observations(policy.observation, num_rows)
     try:
         return find_reference_shape(probed.outputs, {name: example.to(device) for name, example in examples.items()})
     finally:

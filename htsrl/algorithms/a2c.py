@@ -54,11 +54,13 @@ def a2c_update(
     statistics = Statistics()
     for first in range(0, len(advantages_TB), unroll_steps):
         unroll = slice(first, first + unroll_steps)
-        advantages = flat_steps(advantages_TB[unroll])
+        learned = batch.learned_rows(unroll)
+        advantages = flat_steps(advantages_TB[unroll])[learned]
         if settings.normalize_advantages:
             advantages = normalized(advantages)
-        distribution, values = behaviour({name: flat_steps(x[unroll]) for name, x in batch.observations.items()})
-        actions, returns = flat_steps(batch.actions[unroll]), flat_steps(returns_TB[unroll])
+        seen = {name: flat_steps(x[unroll])[learned] for name, x in batch.observations.items()}
+        distribution, values = behaviour(seen)
+        actions, returns = flat_steps(batch.actions[unroll])[learned], flat_steps(returns_TB[unroll])[learned]
         loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
         draft.differentiate(loss.total)
         gradient_norm = draft.clip(settings.max_gradient_norm)

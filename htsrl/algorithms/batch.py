@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ class Batch:
     actions: Tensor
     log_probs: Tensor
     steps: Transitions
+    active: Tensor | None = None
+    """Whether an agent took part in the step, where agents may come and go; nothing is learned from the others."""
 
     @classmethod
     def from_storage(
@@ -36,7 +38,17 @@ class Batch:
             steps=Transitions(
                 tensors["rewards"], tensors["values"], next_values, tensors["terminated"], tensors["truncated"]
             ),
+            active=tensors.get("active"),
         )
+
+    def with_rewards(self, rewards_TB: Tensor) -> Batch:
+        return replace(self, steps=replace(self.steps, rewards_TB=rewards_TB))
+
+    def learned_rows(self, steps: slice = slice(None)) -> Tensor | slice:
+        """Which rows of the flattened `steps` to learn from."""
+        if self.active is None or self.active.all():
+            return slice(None)
+        return flat_steps(self.active[steps]).nonzero().squeeze(1)
 
 
 def flat_steps(tensor: Tensor) -> Tensor:

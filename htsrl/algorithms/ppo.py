@@ -32,7 +32,7 @@ class Minibatch:
     advantages: Tensor
     returns: Tensor
 
-    def rows(self, index: Tensor) -> Minibatch:
+    def rows(self, index: Tensor | slice) -> Minibatch:
         return Minibatch(
             {name: x[index] for name, x in self.observations.items()},
             self.actions[index],
@@ -119,7 +119,7 @@ def _with_advantages(batch: Batch, settings: PPO, unroll_steps: int) -> Minibatc
         flat_steps(batch.steps.values_TB),
         flat_steps(advantages_TB),
         flat_steps(returns_TB),
-    )
+    ).rows(batch.learned_rows())
 
 
 def _record(statistics: Statistics, loss: PPOLoss) -> None:

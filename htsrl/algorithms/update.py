@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htsrl.algorithms.a2c import a2c_update
-from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.ppo import PPOProgress, ppo_update
 from htsrl.config import A2C, Experiment
@@ -13,6 +13,7 @@ from htsrl.policies.policy import Policy
 def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     """Improve the draft from a batch that the behaviour policy made; returns metrics of the update."""
     algorithm = experiment.algorithm
+    batch = _normalized(draft.policy, batch, algorithm.discount)
     remaining = 1 - update / experiment.num_intervals
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
     metrics = {"train/learning_rate": learning_rate}
@@ -22,3 +23,14 @@ def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy
     metrics["train/clip_range"] = clip_range
     progress = PPOProgress(experiment.seed, update, learning_rate, clip_range)
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
+
+
+def _normalized(policy: Policy, batch: Batch, discount: float) -> Batch:
+    """Take the batch into the new version's running statistics, and scale its rewards by them."""
+    if policy.observation_scale is not None:
+        policy.observation_scale.take_in(flat_steps(batch.observations["obs"])[batch.learned_rows()])
+    if policy.reward_scale is None:
+        return batch
+    steps = batch.steps
+    policy.reward_scale.take_in(steps.rewards_TB, steps.terminated_TB | steps.truncated_TB, discount)
+    return batch.with_rewards(policy.reward_scale(steps.rewards_TB))

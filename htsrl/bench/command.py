@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import learning, sleeping
+from htsrl.bench import atari_step, learning, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
@@ -109,12 +109,44 @@ class LearningTable:
 
 
 @dataclass(frozen=True)
+class AtariStepTable:
+    """CPU time per step of Atari: ours, Gymnasium's wrappers, ale-py's vector environment, the emulator alone."""
+
+    games: tuple[str, ...] = ("ALE/Pong-v5", "ALE/Breakout-v5")
+    """Which games, as ale-py names them."""
+    steps: int = 400
+    """Steps that each environment takes in each repetition."""
+    repetitions: int = 25
+    """How often they take turns."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        bench = atari_step.AtariStepBench(self.games, self.steps, self.repetitions)
+        provenance = Provenance.take()
+        measured = atari_step.measure(bench)
+        versions = {**provenance.versions, **atari_step.simulator_versions()}
+        record = Record(
+            name="atari-step",
+            command=bench_command("atari-step", self),
+            provenance=replace(provenance, versions=versions),
+            configs={},
+            repetitions=[asdict(of) for of in measured],
+            summary={of.game: of.document() for of in measured},
+            tables=[atari_step.table(measured)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure, print a table and write down how it came about."""
 
     table: (
         Annotated[SleepingTable, tyro.conf.subcommand("sleeping")]
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
+        | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
     )
 
     def run(self) -> int:

@@ -1,9 +1,9 @@
 """Versioned parameters: one flat vector per version, in a ring of three slots of shared memory.
 
 While update u runs, version u-1 made its data, version u acts, and version u+1 is being written: three slots.
-A slot holds the parameters and the optimizer's state behind them, so an update reads one whole slot and writes
-another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views into the slots and
-publishing copies nothing; on another device each slot has a mirror there.
+A slot holds the parameters, the optimizer's state and the running statistics behind them, so an update reads one
+whole slot and writes another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views
+into the slots and publishing copies nothing; on another device each slot has a mirror there.
 """
 
 from __future__ import annotations
@@ -52,12 +52,24 @@ def _shaped_like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     return part.view(parameter.shape)
 
 
-def parameter_arrays(layout: FlatLayout, num_optimizer_vectors: int) -> list[ArraySpec]:
-    """A slot is [parameters, optimizer vectors ...], and the optimizer's step count beside it."""
+def parameter_arrays(module: nn.Module, num_optimizer_vectors: int) -> list[ArraySpec]:
+    """A slot is [parameters, optimizer vectors ...], and beside it the optimizer's step count and the statistics."""
+    size, num_statistics = FlatLayout.of(module).size, sum(buffer.numel() for buffer in module.buffers())
     return [
-        ArraySpec("parameter_slots", (NUM_SLOTS, 1 + num_optimizer_vectors, layout.size), "float32"),
+        ArraySpec("parameter_slots", (NUM_SLOTS, 1 + num_optimizer_vectors, size), "float32"),
         ArraySpec("optimizer_steps", (NUM_SLOTS,), "float32"),
+        ArraySpec("statistics", (NUM_SLOTS, num_statistics), "float64"),
     ]
+
+
+def bind_statistics(module: nn.Module, flat: torch.Tensor) -> None:
+    """Lay the module's buffers, one after another, over `flat`."""
+    offset = 0
+    for owner in module.modules():
+        for name, buffer in list(owner.named_buffers(recurse=False)):
+            assert buffer.dtype == torch.float64, f"statistics are float64, {name} is {buffer.dtype}"
+            setattr(owner, name, flat[offset : offset + buffer.numel()].view(buffer.shape))
+            offset += buffer.numel()
 
 
 class ParameterRing:
@@ -66,13 +78,16 @@ class ParameterRing:
     def __init__(self, memory: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
         self._shared = torch.from_numpy(memory["parameter_slots"])
         self._shared_steps = torch.from_numpy(memory["optimizer_steps"])
+        self._shared_statistics = torch.from_numpy(memory["statistics"])
         self._on_host = device.type == "cpu"
         self.slots = self._shared if self._on_host else self._shared.to(device)
         self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)
+        self.statistics = self._shared_statistics if self._on_host else self._shared_statistics.to(device)
         self.modules = [build_module().to(device) for _ in range(NUM_SLOTS)]
         self.layout = FlatLayout.of(self.modules[0])
         self._mirrored_versions = [-1] * NUM_SLOTS
-        for module, slot in zip(self.modules, self.slots, strict=True):
+        for module, slot, statistics in zip(self.modules, self.slots, self.statistics, strict=True):
+            bind_statistics(module, statistics)
             for parameter, view in zip(module.parameters(), self.layout.views(slot[0], module), strict=True):
                 parameter.data = view
 
@@ -85,6 +100,7 @@ class ParameterRing:
         slot = self.slot_of(version)
         if not self._on_host and self._mirrored_versions[slot] != version:
             self.slots[slot, 0].copy_(self._shared[slot, 0])
+            self.statistics[slot].copy_(self._shared_statistics[slot])
             self._mirrored_versions[slot] = version
         return self.modules[slot]
 
@@ -92,12 +108,15 @@ class ParameterRing:
         """Make `module` version 0."""
         for view, parameter in zip(self.layout.views(self.slots[0, 0], module), module.parameters(), strict=True):
             view.copy_(parameter.detach())
+        for buffer, initial in zip(self.modules[0].buffers(), module.buffers(), strict=True):
+            buffer.copy_(initial)
 
     def draft(self, version: int) -> int:
         """Copy the version before into the slot of `version`, to be improved there; returns the slot."""
         slot, previous = self.slot_of(version), self.slot_of(version - 1)
         self.slots[slot].copy_(self.slots[previous])
         self.steps[slot] = self.steps[previous]
+        self.statistics[slot].copy_(self.statistics[previous])
         return slot
 
     def commit(self, version: int) -> None:
@@ -106,4 +125,5 @@ class ParameterRing:
         if not self._on_host:
             self._shared[slot].copy_(self.slots[slot])
             self._shared_steps[slot] = self.steps[slot]
+            self._shared_statistics[slot].copy_(self.statistics[slot])
             self._mirrored_versions[slot] = version

@@ -16,17 +16,17 @@ class ReferenceShape:
     sizes: tuple[int, ...]
     """Batch sizes in which every row has the same bits, ascending; batches are padded up to the next one."""
     pinned: bool = False
-    """Where only one size will do, and only if each environment keeps to its own row."""
+    """Where only one size will do, and only if each column keeps to its own row."""
 
-    def lay_out(self, rows: Words, envs: Words) -> tuple[Words, Words, Words]:
-        """The (row, env) of every row of the network's batch, and where in it the asked-for ones are.
+    def lay_out(self, rows: Words, columns: Words) -> tuple[Words, Words, Words]:
+        """The (row, column) of every row of the network's batch, and where in it the asked-for ones are.
 
         Padding repeats an asked-for row: others may be half written.
         """
-        places = envs if self.pinned else np.arange(len(rows))
+        places = columns if self.pinned else np.arange(len(rows))
         size = next(size for size in self.sizes if size >= len(rows))
         if size == len(rows) and not self.pinned:
-            return rows, envs, places
-        batch_rows, batch_envs = np.full(size, rows[0]), np.full(size, envs[0])
-        batch_rows[places], batch_envs[places] = rows, envs
-        return batch_rows, batch_envs, places
+            return rows, columns, places
+        batch_rows, batch_columns = np.full(size, rows[0]), np.full(size, columns[0])
+        batch_rows[places], batch_columns[places] = rows, columns
+        return batch_rows, batch_columns, places

@@ -1,6 +1,7 @@
 """The fields of a trajectory, declared once, from the environment's spaces.
 
-Every field is an array `[storage, T, B, ...]`: two storages, T steps of an interval, B environments.
+Every field is an array `[storage, T, B, ...]`: two storages, T steps of an interval, B columns, one for each agent of
+each environment (so one for each environment, unless they hold teams).
 """
 
 from __future__ import annotations
@@ -35,19 +36,32 @@ class TrajectorySpec:
 
     num_steps: int
     num_envs: int
+    num_agents: int
     fields: tuple[Field, ...]
     observation_names: tuple[str, ...]
     noise: ActionNoise
 
+    @property
+    def num_columns(self) -> int:
+        return self.num_envs * self.num_agents
+
+    def columns_of(self, env: int) -> int | slice:
+        """The columns of an environment's agents; a single one as a number, so that indexing drops the axis."""
+        return env if self.num_agents == 1 else slice(env * self.num_agents, (env + 1) * self.num_agents)
+
     def arrays(self) -> list[ArraySpec]:
         return [
-            ArraySpec(f.name, (NUM_STORAGES, self.num_steps + f.extra_rows, self.num_envs, *f.shape), f.dtype)
+            ArraySpec(f.name, (NUM_STORAGES, self.num_steps + f.extra_rows, self.num_columns, *f.shape), f.dtype)
             for f in self.fields
         ]
 
 
 def trajectory_spec(
-    observation_space: spaces.Space[object], action_space: spaces.Space[object], num_steps: int, num_envs: int
+    observation_space: spaces.Space[object],
+    action_space: spaces.Space[object],
+    num_steps: int,
+    num_envs: int,
+    num_agents: int = 1,
 ) -> TrajectorySpec:
     """The fields for environments with these spaces, in the order in which a step fills them."""
     observations = observation_leaves(observation_space)
@@ -65,8 +79,10 @@ def trajectory_spec(
         # The value of the true next observation, where `values` of the next row cannot say it:
         # after a truncated step, whose next row starts another episode, and after the last step.
         Field("bootstrap_values", (), "float32"),
-        # Written where an episode ends; its length is zero everywhere else.
+        # Written where an episode ends, in the environment's first column; its length is zero everywhere else.
         Field("episode_returns", (), "float64"),
         Field("episode_lengths", (), "int64"),
     ]
-    return TrajectorySpec(num_steps, num_envs, tuple(fields), tuple(observations), action.noise)
+    if num_agents > 1:
+        fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
+    return TrajectorySpec(num_steps, num_envs, num_agents, tuple(fields), tuple(observations), action.noise)

@@ -12,6 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from htsrl.envs.agents import agents_of
+from htsrl.envs.team import Team
 from htsrl.errors import ConfigError
 
 CHECKED_STEPS = 5
@@ -24,6 +26,9 @@ OLD_API = (
 def check_contract(env: gymnasium.Env[Any, Any]) -> None:
     """Raise ConfigError for the first thing that `env` returns, or raises, against Gymnasium's rules."""
     name = _name(env)
+    if isinstance(env.unwrapped, Team):
+        _check_team(name, env)
+        return
     observation_space = _space(name, env, "observation_space")
     # A copy, so that the environment's own space is neither seeded nor drawn from.
     action_space = copy.deepcopy(_space(name, env, "action_space"))
@@ -32,6 +37,25 @@ def check_contract(env: gymnasium.Env[Any, Any]) -> None:
     for step in range(CHECKED_STEPS):
         if _check_step(name, env, action_space.sample(), observation_space):
             _check_reset(name, env, observation_space, seed=step + 1)
+
+
+def _check_team(name: str, env: gymnasium.Env[Any, Any]) -> None:
+    """Play a few steps as a run would, which checks a row per agent of everything."""
+    with _blaming(name, "asking for its agents"):
+        agents = agents_of(env)
+    action_space = copy.deepcopy(_space(name, env, "action_space"))
+    action_space.seed(0)
+    space = _space(name, env, "observation_space")
+    seen = np.empty((agents.num_agents, *(space.shape or ())), space.dtype)
+    with _blaming(name, "reset(seed=0)"):
+        agents.reset(0, seen)
+    for step in range(CHECKED_STEPS):
+        action = np.array([action_space.sample() for _ in range(agents.num_agents)])
+        with _blaming(name, f"step({_short(action)})"):
+            over = agents.step(action, seen).over
+        if over:
+            with _blaming(name, f"reset(seed={step + 1})"):
+                agents.reset(step + 1, seen)
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:

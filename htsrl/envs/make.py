@@ -14,9 +14,25 @@ from gymnasium.envs.registration import load_env_creator
 
 import htsrl.envs.toy  # noqa: F401  (registers the toys)
 from htsrl.config import EnvFactory
+from htsrl.envs.atari import make_ale
+from htsrl.envs.football import make_football
+from htsrl.envs.minigrid import make_minigrid
+from htsrl.envs.nethack import make_nethack
+from htsrl.envs.pettingzoo import make_pettingzoo
+from htsrl.envs.vizdoom import make_vizdoom
 from htsrl.errors import ConfigError
 
-IMPORT_HINT = "if a package registers it, name that: --import ale_py for Atari (in Python imports=('ale_py',))"
+FAMILIES: Mapping[str, Callable[..., gymnasium.Env[Any, Any]]] = {
+    "ALE/": make_ale,
+    "football/": make_football,
+    "MiniGrid-": make_minigrid,
+    "BabyAI-": make_minigrid,
+    "Vizdoom": make_vizdoom,
+    "NetHack": make_nethack,
+    "pettingzoo/": make_pettingzoo,
+}
+"""Ids that begin like this are made by a function that brings the simulator to what policies can see and do."""
+IMPORT_HINT = "if a package registers it, name that: --import my_package (in Python imports=('my_package',))"
 
 
 def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequence[str]) -> gymnasium.Env[Any, Any]:
@@ -48,6 +64,9 @@ def _creator(env: str | EnvFactory) -> tuple[Callable[..., Any], str]:
         module, _, env_id = env.rpartition(":")
         if module:
             _import(module)
+        for prefix, make in FAMILIES.items():
+            if env_id.startswith(prefix):
+                return partial(make, env_id), env_id
         return partial(gymnasium.make, env_id, disable_env_checker=True), env_id
     if not callable(env):
         raise ConfigError(f"env={env!r} is neither a Gymnasium id nor a callable that returns an environment")

@@ -24,7 +24,6 @@ from htsrl.roles.executor import Executor
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
 from htsrl.schedules.schedule import make_schedule
-from htsrl.seeding import network_seed
 
 if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
@@ -86,12 +85,9 @@ class Blueprint:
         return Executor(replicas, actors, learner)
 
     def build_policy(self) -> Policy:
-        from htsrl.policies.policy import build_policy
+        from htsrl.policies.policy import policy_for
 
-        experiment = self.experiment
-        return build_policy(
-            self.observation_space, self.action_space, experiment.network, network_seed(experiment.seed)
-        )
+        return policy_for(self.experiment, self.observation_space, self.action_space, self.trajectory.num_columns)
 
     def build_parameters(self, memory: SharedArrays, device: str | None = None) -> ParameterRing:
         """The parameter ring on the device of the placement, or another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +37,8 @@ class Actor:
         self._shape = shape
         self._notify_executors = notify_executors
         self._device = parameters.slots.device
-        self._num_envs = storages.spec.num_envs
+        self._num_agents = storages.spec.num_agents
+        self._num_columns = storages.spec.num_columns
         self._rows_per_storage = storages.spec.num_steps + 1
         self._observation_steps = {
             name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.observations.items()
@@ -51,7 +53,7 @@ class Actor:
         to_act = self._exchange.tickets.asks_to_act(tickets)
         for rollout in sorted(set(rollouts.tolist())):
             chosen = rollouts == rollout
-            self._answer(rollout, envs[chosen], rows[chosen], to_act[chosen])
+            self._answer(rollout, self._columns(envs[chosen]), *self._per_agent(rows[chosen], to_act[chosen]))
         self._exchange.answers[envs] = tickets
         self._notify_executors(envs.tolist())
         return True
@@ -69,22 +71,32 @@ class Actor:
             return envs[ready], tickets[ready]
         return envs, tickets
 
+    def _columns(self, envs: Words) -> Words:
+        """The columns of all agents of these environments."""
+        if self._num_agents == 1:
+            return envs
+        columns: Words = (envs[:, None] * self._num_agents + np.arange(self._num_agents)).reshape(-1)
+        return columns
+
+    def _per_agent(self, *by_env: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        return by_env if self._num_agents == 1 else tuple(x.repeat(self._num_agents) for x in by_env)
+
     @torch.inference_mode()
-    def _answer(self, rollout: int, envs: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
-        """Decide for environments that are in one rollout, and so act with one version."""
+    def _answer(self, rollout: int, columns: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
+        """Decide for agents that are in one rollout, and so act with one version."""
         version = self._schedule.acting_version(rollout)
         policy = self._parameters.module(version)
         assert isinstance(policy, Policy)
         storage = storage_of(rollout)
-        batch_rows, batch_envs, places = self._shape.lay_out(rows, envs)
-        index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_envs + batch_envs)
+        batch_rows, batch_columns, places = self._shape.lay_out(rows, columns)
+        index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_columns + batch_columns)
         observations = {name: steps[index].to(self._device) for name, steps in self._observation_steps.items()}
         decision = policy.decide(observations, self._noise_steps[index].to(self._device))
         actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision)
-        fields, acting = self._storages, (storage, rows[to_act], envs[to_act])
+        fields, acting = self._storages, (storage, rows[to_act], columns[to_act])
         fields["actions"][acting] = actions[to_act]
         fields["log_probs"][acting] = log_probs[to_act]
         fields["values"][acting] = values[to_act]
         fields["versions"][acting] = version
         if not to_act.all():
-            fields["bootstrap_values"][storage, rows[~to_act] - 1, envs[~to_act]] = values[~to_act]
+            fields["bootstrap_values"][storage, rows[~to_act] - 1, columns[~to_act]] = values[~to_act]

@@ -46,7 +46,7 @@ class Learner:
         self._verify_storages = verify_storages
         self._drafts = Drafts(parameters, experiment.algorithm)
         self._episodes = EpisodeMeter()
-        self._digest = DigestChain(self._parameter_bytes(version=0))
+        self._digest = DigestChain(self._version_arrays(version=0))
         self.update = 0
         self.finished = False
 
@@ -56,7 +56,7 @@ class Learner:
         storage = storage_of(self.update)
         self._assert_made_by(self._schedule.acting_version(self.update), storage)
         fields = self._storages.batch(storage)
-        batch_hash = hash_batch(fields)
+        batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         metrics = self._learn(storage)
         self._check_gradient(metrics)
@@ -94,7 +94,7 @@ class Learner:
     def _publish(self, metrics: dict[str, float], batch_hash: BatchHash) -> None:
         version = self.update + 1
         self._parameters.commit(version)
-        link = self._digest.extend(self.update, self._parameter_bytes(version), batch_hash)
+        link = self._digest.extend(self.update, self._version_arrays(version), batch_hash)
         steps = version * self._experiment.batch_steps
         metrics |= self._episodes.metrics() | {"hts/lag": float(lag(self._schedule, self.update))}
         metrics["train/n_updates"] = float(version)
@@ -109,9 +109,11 @@ class Learner:
         goal = self._experiment.stop_at_return
         return goal is not None and self._episodes.window_is_full and self._episodes.mean_return >= goal
 
-    def _parameter_bytes(self, version: int) -> NDArray[Any]:
-        flat: NDArray[Any] = self._parameters.slots[self._parameters.slot_of(version), 0].cpu().numpy()
-        return flat
+    def _version_arrays(self, version: int) -> list[NDArray[Any]]:
+        """All that acting with a version depends on: its parameters, and its statistics if it has any."""
+        slot, ring = self._parameters.slot_of(version), self._parameters
+        arrays = [ring.slots[slot, 0].cpu().numpy(), ring.statistics[slot].cpu().numpy()]
+        return [array for array in arrays if array.size]
 
     def _assert_made_by(self, version: int, storage: int) -> None:
         made_by = self._storages["versions"][storage]
@@ -119,6 +121,6 @@ class Learner:
 
     def _verify(self, storage: int, before: BatchHash) -> None:
         if self._verify_storages:
-            after = hash_batch(self._storages.batch(storage))
+            after = hash_batch(self._storages.batch(storage), self._storages.spec.num_envs)
             assert after == before, f"somebody wrote to storage {storage} while update {self.update} read it"
             self._storages.poison(storage)

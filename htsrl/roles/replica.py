@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
-import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.dataflow.shared import Shared
+from htsrl.envs.agents import agents_of
+from htsrl.envs.team import Info
 from htsrl.errors import EnvironmentFailure
+from htsrl.roles.episode import Episode
 from htsrl.schedules.schedule import may_begin, storage_of
 from htsrl.seeding import reset_seed
-from htsrl.spaces import action_leaf, observation_leaves
+
+Result = TypeVar("Result")
 
 
 class Stage(Enum):
@@ -44,18 +46,17 @@ class Replica:
         self.stage = Stage.VERSION
         self.rollout = 0
         self.row = 0
-        self._env = env
-        self._action = action_leaf(env.action_space)
-        self._shape = observation_leaves(env.observation_space)["obs"].shape
+        self._agents = agents_of(env)
+        self._episode = Episode.of(env)
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = shared.schedule
         self._seed = seed
         self._num_rollouts = num_rollouts
         self._num_steps = shared.storages.spec.num_steps
-        self._episode = -1
-        self._episode_return = 0.0
-        self._episode_length = 0
+        self._columns = shared.storages.spec.columns_of(index)
+        self._first_column = index * self._agents.num_agents
+        self._is_team = self._agents.num_agents > 1
 
     def advance(self) -> bool:
         if self.stage is Stage.VERSION:
@@ -69,59 +70,57 @@ class Replica:
         if self.stage is Stage.ACTION:
             self._step()
         elif self.stage is Stage.FINAL_VALUE:
-            self._write_observation(self._reset())
+            if self._episode.is_over:
+                self._begin_episode()
             self._enter_next_row(needs_value=False)
         else:
             self._complete_rollout()
         return True
 
     def close(self) -> None:
-        self._env.close()
+        self._agents.close()
 
     def _begin_rollout(self) -> None:
         self._storage = storage_of(self.rollout)
         self.row = 0
-        first_step = self.rollout * self._num_steps
-        noise = self._storages.spec.noise
-        self._storages["noise"][self._storage, : self._num_steps, self.index] = noise.draw(
-            self._seed, self.index, first_step, self._num_steps
-        )
-        self._storages["episode_lengths"][self._storage, :, self.index] = 0
-        self._storages["episode_returns"][self._storage, :, self.index] = 0.0
-        self._storages["bootstrap_values"][self._storage, :, self.index] = 0.0
+        self._draw_noise()
+        for name in ("episode_lengths", "episode_returns", "bootstrap_values"):
+            self._storages[name][self._storage, :, self._columns] = 0
         if self.rollout == 0:
-            self._write_observation(self._reset())
+            self._begin_episode()
         else:
             previous = storage_of(self.rollout - 1)
             for array in self._storages.observations.values():
-                array[self._storage, 0, self.index] = array[previous, self._num_steps, self.index]
+                array[self._storage, 0, self._columns] = array[previous, self._num_steps, self._columns]
         self._ask_for_action()
 
+    def _draw_noise(self) -> None:
+        noise, first_step = self._storages.spec.noise, self.rollout * self._num_steps
+        for column in range(self._first_column, self._first_column + self._agents.num_agents):
+            rows = noise.draw(self._seed, column, first_step, self._num_steps)
+            self._storages["noise"][self._storage, : self._num_steps, column] = rows
+
     def _step(self) -> None:
-        storages, at = self._storages, (self._storage, self.row, self.index)
-        action = self._action.to_env(storages["actions"][at])
-        observation, reward, terminated, truncated = self._call("step", self._checked_step, action)
-        storages["rewards"][at] = reward
-        storages["terminated"][at] = terminated
-        storages["truncated"][at] = truncated
-        self._episode_return += reward
-        self._episode_length += 1
+        storages, at = self._storages, (self._storage, self.row, self._columns)
+        action = self._agents.to_env(storages["actions"][at])
+        seen = self._observations(self.row + 1)
+        outcome = self._blaming("step", action, lambda: self._agents.step(action, seen))
+        storages["rewards"][at] = outcome.rewards
+        storages["terminated"][at] = outcome.terminated
+        storages["truncated"][at] = outcome.truncated
+        self._episode.add(outcome)
         self.row += 1
-        if terminated or truncated:
-            storages["episode_returns"][at] = self._episode_return
-            storages["episode_lengths"][at] = self._episode_length
-        if terminated:
-            self._write_observation(self._reset())
-            self._enter_next_row(needs_value=False)
-        elif truncated:
-            self._write_observation(observation)
+        if outcome.over:
+            self._note_end(outcome.info)
+        if outcome.cut:
             self._ask_for_value(Stage.FINAL_VALUE)
-        else:
-            self._write_observation(observation)
-            self._enter_next_row(needs_value=True)
+            return
+        if outcome.over:
+            self._begin_episode()
+        self._enter_next_row(needs_value=not outcome.over)
 
     def _enter_next_row(self, needs_value: bool) -> None:
-        """Go on after a step; the rollout's last observation needs a value unless it begins an episode."""
+        """Go on after a step; the rollout's last observation needs a value unless it has one or begins an episode."""
         if self.row < self._num_steps:
             self._ask_for_action()
         elif needs_value:
@@ -136,47 +135,45 @@ class Replica:
 
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION
+        if self._is_team:
+            self._storages["active"][self._storage, self.row, self._columns] = self._agents.active
         self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
 
     def _ask_for_value(self, stage: Stage) -> None:
         self.stage = stage
         self._exchange.requests[self.index] = self._exchange.tickets.for_value(self.rollout, self.row)
 
-    def _reset(self) -> Any:
-        self._episode += 1
-        self._episode_return = 0.0
-        self._episode_length = 0
-        seed = reset_seed(self._seed, self.index, self._episode)
-        return self._call("reset", self._checked_reset, seed)
+    def _begin_episode(self) -> None:
+        self._episode.begin_next()
+        seed, seen = self._reset_seed(), self._observations(self.row)
+        info = self._blaming("reset", seed, lambda: self._agents.reset(seed, seen))
+        if self.row > 0:
+            self._note_late_end(info)
 
-    def _checked_step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool]:
-        observation, reward, terminated, truncated, _ = self._env.step(action)
-        if not math.isfinite(reward):
-            raise ValueError(f"the reward is {reward}, which is not finite")
-        return self._checked(observation), float(reward), bool(terminated), bool(truncated)
+    def _note_end(self, info: Info) -> None:
+        if ended := self._episode.ended(info):
+            at = (self._storage, self.row - 1, self._first_column)
+            self._storages["episode_returns"][at], self._storages["episode_lengths"][at] = ended
 
-    def _checked_reset(self, seed: int) -> NDArray[Any]:
-        observation, _ = self._env.reset(seed=seed)
-        return self._checked(observation)
+    def _note_late_end(self, info: Info) -> None:
+        """An environment that goes on after a lost life may find its game ended before it could."""
+        if self._episode.is_reported_in(info):
+            self._note_end(info)
 
-    def _checked(self, observation: Any) -> NDArray[Any]:
-        """An observation that may be stored: NumPy would stretch a wrong shape without a word."""
-        array = np.asarray(observation)
-        if array.shape != self._shape:
-            raise ValueError(f"the observation has shape {array.shape}, its space has {self._shape}")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"the observation is not finite: {array}")
-        return array
+    def _observations(self, row: int) -> NDArray[Any]:
+        """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
+        view: NDArray[Any] = self._storages["obs"][self._storage, row, self._columns, ...]
+        return view
 
-    def _write_observation(self, observation: NDArray[Any]) -> None:
-        self._storages["obs"][self._storage, self.row, self.index] = observation
+    def _reset_seed(self) -> int:
+        return reset_seed(self._seed, self.index, self._episode.number)
 
-    def _call(self, what: str, method: Callable[[Any], Any], argument: Any) -> Any:
+    def _blaming(self, what: str, argument: Any, call: Callable[[], Result]) -> Result:
         try:
-            return method(argument)
+            return call()
         except (Exception, SystemExit) as error:
             raise EnvironmentFailure(
                 f"environment {self.index} raised {type(error).__name__} in {what}({argument}) at its step "
-                f"{self.rollout * self._num_steps + self.row} (episode {self._episode}, "
-                f"seed {reset_seed(self._seed, self.index, self._episode)}): {error}\n\n{traceback.format_exc()}"
+                f"{self.rollout * self._num_steps + self.row} (episode {self._episode.number}, "
+                f"seed {self._reset_seed()}): {error}\n\n{traceback.format_exc()}"
             ) from error

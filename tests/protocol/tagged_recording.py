@@ -7,7 +7,7 @@ folder that RECORD_BATCHES_TO names. In the tests' own process they say themselv
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,26 @@ class Recording:
     def num_updates(self) -> int:
         return len(list(self.folder.glob("batch*.npz")))
 
-    def hash_batch(self, fields: Mapping[str, NDArray[Any]]) -> BatchHash:
+    def hash_batch(self, fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
         """The learner calls this once per update, when it begins to read."""
         arrays: dict[str, Any] = dict(fields)
         np.savez(self.folder / f"batch{self.num_updates}.npz", **arrays)
-        return hash_batch(fields)
+        return hash_batch(fields, num_envs)
 
-    def digest_chain(self, initial_parameters: NDArray[Any]) -> DigestChain:
-        np.save(self.folder / "version0.npy", initial_parameters)
+    def digest_chain(self, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
+        np.save(self.folder / "version0.npy", initial_parameters[0])
         return RecordingChain(initial_parameters, self.folder)
 
 
 class RecordingChain(DigestChain):
     """The learner extends it by every version that it has made."""
 
-    def __init__(self, initial_parameters: NDArray[Any], folder: Path) -> None:
+    def __init__(self, initial_parameters: Sequence[NDArray[Any]], folder: Path) -> None:
         super().__init__(initial_parameters)
         self._folder = folder
 
-    def extend(self, update: int, parameters: NDArray[Any], batch: BatchHash) -> Any:
-        np.save(self._folder / f"version{update + 1}.npy", parameters)
+    def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Any:
+        np.save(self._folder / f"version{update + 1}.npy", parameters[0])
         return super().extend(update, parameters, batch)
 
 

@@ -219,7 +219,7 @@ def build_ring(hidden_sizes: tuple[int, ...], settings: A2C) -> ParameterRing:
     def build() -> Policy:
         return small_policy(hidden_sizes)
 
-    memory = SharedArrays(parameter_arrays(FlatLayout.of(build()), len(OPTIMIZER_VECTORS[settings.optimizer])))
+    memory = SharedArrays(parameter_arrays(build(), len(OPTIMIZER_VECTORS[settings.optimizer])))
     memory.close_fd()
     return ParameterRing(memory, build, torch.device("cpu"))
 

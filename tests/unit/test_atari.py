@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import json
+import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,9 +25,21 @@ from htsrl.errors import ConfigError
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
 
-from htsrl.bench.atari_step import OURS, WRAPPERS, measure, table  # noqa: E402
+from htsrl.bench.atari_step import (  # noqa: E402
+    FLOOR,
+    IN_PLACE,
+    NATIVE,
+    NATIVE_VECTOR,
+    OURS,
+    WRAPPERS,
+    AtariStepBench,
+    Measured,
+    table,
+)
+from htsrl.bench.command import AtariStepTable  # noqa: E402
 from htsrl.envs.atari import FIRE, NOOP, Atari, FrameStack, UInt8, make_ale  # noqa: E402
 
+REPOSITORY = Path(__file__).parents[2]
 IDS = {"pong": "ALE/Pong-v5", "breakout": "ALE/Breakout-v5", "space_invaders": "ALE/SpaceInvaders-v5"}
 IDS |= {"qbert": "ALE/Qbert-v5", "air_raid": "ALE/AirRaid-v5", "assault": "ALE/Assault-v5"}
 PLAIN: dict[str, Any] = {"noop_max": 0, "fire_on_reset": False, "episodic_life": False, "clip_rewards": False}
@@ -107,15 +123,16 @@ def test_a_lost_life_ends_the_episode_where_gymnasiums_wrapper_ends_it() -> None
 
 
 def test_a_truncated_game_is_that_of_gymnasiums_wrappers_and_tells_its_score() -> None:
-    theirs, ours = wrapped("pong", max_frames=150), Atari("pong", max_frames=150, **PLAIN)
-    actions = random_actions(ours, 80)
+    theirs, ours = wrapped("pong", max_frames=450), Atari("pong", max_frames=450, **PLAIN)
+    actions = random_actions(ours, 230)
 
     expected, got = list(play(theirs, actions)), list(play(ours, actions))
 
     assert without_info(got) == without_info(expected)
     (first, second) = [step for step in got if step[3]]
     assert first[2] is False
-    assert first[4]["episode_frames"] == second[4]["episode_frames"] == 150
+    assert first[4]["episode"]["l"] == second[4]["episode"]["l"] == 450
+    assert first[4]["episode"]["r"] == sum(step[1] for step in got[: got.index(first) + 1]) < 0
 
 
 @pytest.mark.parametrize("size", [42, 64, 80, 84, 105, 160, 210, 256])
@@ -223,11 +240,11 @@ def test_the_true_score_and_length_are_told_when_the_game_is_over_and_only_then(
     for _, reward, terminated, _, info in play(env, random_actions(env, 1000)):
         score += reward
         lives_ended += terminated
-        if "episode_score" in info:
+        if "episode" in info:
             assert terminated
             assert info["lives"] == 0
-            assert info["episode_score"] == score
-            told.append((lives_ended, info["episode_frames"]))
+            assert info["episode"] == {"r": score, "l": info["episode"]["l"]}
+            told.append((lives_ended, info["episode"]["l"]))
             score, lives_ended = 0.0, 0
     assert len(told) >= 2
     assert all(lives == 5 and frames > 300 for lives, frames in told)
@@ -236,13 +253,13 @@ def test_the_true_score_and_length_are_told_when_the_game_is_over_and_only_then(
 def test_a_game_that_ends_during_the_reset_after_a_lost_life_is_told_by_that_reset() -> None:
     env = Atari("breakout", noop_max=0, max_frames=200)
     env.reset(seed=0)
-    _lose_a_life(env)
+    _, score = _lose_a_life(env)
     while env.episode_frames < 198:  # as if the life had been lost right before the limit
         env._emulator.emulate_frame(NOOP)
 
     _, info = env.reset(seed=1)
 
-    assert (info["episode_frames"], info["lives"]) == (200, 5)
+    assert info == {"lives": 5, "episode": {"r": score, "l": 200}}
     assert env.episode_frames == 4
 
 
@@ -473,12 +490,59 @@ def test_an_ale_id_makes_ours_unless_an_argument_is_ale_pys_own() -> None:
         make_ale("ALE/Pong-v5", frame_stack=4)
 
 
-def test_the_benchmark_lets_all_environments_take_turns() -> None:
-    measured = measure("pong", steps=4, repetitions=2)
-    assert len(measured.microseconds) == 5
-    assert all(len(values) == 2 and min(values) > 0 for values in measured.microseconds.values())
-    assert measured.times_ours(OURS) == 1
-    assert f"| pong | {WRAPPERS}" in table([measured]).markdown()
+def test_the_manual_lists_every_option_with_its_default() -> None:
+    manual = (REPOSITORY / "docs" / "atari.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", manual, re.MULTILINE)
+    options = list(inspect.signature(Atari).parameters.values())[1:]
+    assert [(name, json.loads(default)) for name, default in rows] == [(one.name, one.default) for one in options]
+
+
+# The benchmark
+
+
+def test_bench_atari_step_lets_all_take_turns_and_writes_a_record(tmp_path: Path) -> None:
+    AtariStepTable(games=("ALE/Pong-v5",), steps=8, repetitions=2, output=tmp_path).run()
+
+    (path,) = tmp_path.glob("*-atari-step.json")
+    record = json.loads(path.read_text())
+    assert record["command"] == "htsrl bench atari-step --games ALE/Pong-v5 --steps 8 --repetitions 2"
+    assert record["versions"]["ale-py"] == ale_py.__version__
+    (measured,) = record["repetitions"]
+    assert {OURS, IN_PLACE, WRAPPERS, NATIVE, NATIVE_VECTOR, FLOOR} < measured["microseconds"].keys()
+    assert all(len(values) == 2 and min(values) > 0 for values in measured["microseconds"].values())
+    assert record["summary"]["ALE/Pong-v5"][OURS]["times_ours"]["median"] == 1
+
+
+def test_ratios_are_taken_within_a_repetition_and_held_against_the_goals() -> None:
+    others = {WRAPPERS: [119.0, 357.0, 480.0], NATIVE: [100.0, 330.0, 360.0], NATIVE_VECTOR: [90.0, 300.0, 400.0]}
+    measured = Measured("ALE/Pong-v5", {OURS: [100.0, 300.0, 400.0], **others})
+
+    wrappers = measured.times_ours(WRAPPERS)
+    assert (wrappers.lowest, wrappers.median, wrappers.highest) == (1.19, 1.19, 1.2)
+    assert [measured.meets_goal(name) for name in (WRAPPERS, NATIVE, NATIVE_VECTOR)] == [False, True, True]
+    cells = {row[1]: row[2:] for row in table([measured]).rows}
+    assert cells[WRAPPERS] == ["357 (119 to 480)", "1.19 (1.19 to 1.20)", "1.2 missed"]
+    assert cells[NATIVE] == ["330 (100 to 360)", "1.00 (0.90 to 1.10)", "1.0 met"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ({"games": ()}, "games is empty"),
+        ({"games": ("CartPole-v1",)}, "game 'CartPole-v1' is not one of ale-py's"),
+        ({"repetitions": 0}, "repetitions=0 must be at least 1"),
+        ({"steps": 12}, "steps=12 must be a multiple of 8"),
+        ({"steps": 0}, "steps=0 must be a multiple of 8"),
+    ],
+)
+def test_a_benchmark_that_measures_nothing_is_refused(mistake: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        AtariStepBench(**{"games": ("ALE/Pong-v5",), "steps": 8, "repetitions": 1, **mistake})
+
+
+def test_a_benchmark_of_an_unknown_game_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean ALE/Pong-v5"):
+        AtariStepTable(games=("ALE/Pnog-v5",), output=tmp_path).run()
 
 
 # Refusals

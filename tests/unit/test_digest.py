@@ -37,12 +37,12 @@ def make_batch(update: int) -> Fields:
 
 def make_links(change: Callable[[int, Fields, NDArray[Any]], None] | None = None, initial: float = 0.0) -> list[Link]:
     """A small run, with a change to the batch or the parameters of an update."""
-    chain, links = DigestChain(np.full(3, initial)), []
+    chain, links = DigestChain([np.full(3, initial)]), []
     for update in range(NUM_UPDATES):
         fields, parameters = make_batch(update), np.full(3, update + 1.0)
         if change is not None:
             change(update, fields, parameters)
-        links.append(chain.extend(update, parameters, hash_batch(fields)))
+        links.append(chain.extend(update, [parameters], hash_batch(fields, NUM_ENVS)))
     return links
 
 
@@ -124,14 +124,14 @@ def test_swapping_two_steps_changes_the_digest() -> None:
 def test_the_hash_does_not_depend_on_how_an_array_lies_in_memory() -> None:
     fields = make_batch(0)
     scattered = {name: np.asfortranarray(array) for name, array in fields.items()}
-    assert hash_batch(scattered) == hash_batch(fields)
+    assert hash_batch(scattered, NUM_ENVS) == hash_batch(fields, NUM_ENVS)
 
 
 def test_minus_zero_is_not_zero() -> None:
     fields = make_batch(0)
     fields["rewards"][:] = 0.0
     negative = {**fields, "rewards": -fields["rewards"]}
-    assert hash_batch(negative) != hash_batch(fields)
+    assert hash_batch(negative, NUM_ENVS) != hash_batch(fields, NUM_ENVS)
 
 
 def test_runs_of_different_length_part_where_one_ends() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
 from htsrl.config import A2C, PPO, Algorithm, Network
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.parameters import FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -30,8 +30,7 @@ def small_policy(observations: spaces.Space[object] = VECTORS) -> Policy:
 
 
 def build_ring(algorithm: Algorithm, observations: spaces.Space[object] = VECTORS) -> ParameterRing:
-    layout = FlatLayout.of(small_policy(observations))
-    memory = SharedArrays(parameter_arrays(layout, len(OPTIMIZER_VECTORS[algorithm.optimizer])))
+    memory = SharedArrays(parameter_arrays(small_policy(observations), len(OPTIMIZER_VECTORS[algorithm.optimizer])))
     memory.close_fd()
     ring = ParameterRing(memory, lambda: small_policy(observations), torch.device("cpu"))
     ring.initialise(small_policy(observations))

@@ -28,7 +28,7 @@ def fully_connected() -> Policy:
 
 
 def build_ring(build: Callable[[], Policy], num_optimizer_vectors: int = 2) -> ParameterRing:
-    memory = SharedArrays(parameter_arrays(FlatLayout.of(build()), num_optimizer_vectors))
+    memory = SharedArrays(parameter_arrays(build(), num_optimizer_vectors))
     memory.close_fd()
     return ParameterRing(memory, build, torch.device("cpu"))
 
@@ -145,7 +145,7 @@ def test_convolution_weights_lie_in_memory_in_channels_last_order() -> None:
 
 def test_two_rings_over_one_memory_see_the_same_versions() -> None:
     """As a learner and its actors do."""
-    memory = SharedArrays(parameter_arrays(FlatLayout.of(fully_connected()), 1))
+    memory = SharedArrays(parameter_arrays(fully_connected(), 1))
     memory.close_fd()
     learner, actor = (ParameterRing(memory, fully_connected, torch.device("cpu")) for _ in range(2))
     learner.initialise(fully_connected())

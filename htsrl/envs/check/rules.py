@@ -1,0 +1,111 @@
+"""Gymnasium's rules, by its own checker; for a `Team`, the rules of teams."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from htsrl.envs.agents import agents_of
+from htsrl.envs.check.findings import Finding
+from htsrl.envs.contract import check_contract
+from htsrl.envs.team import Team
+from htsrl.errors import ConfigError
+from htsrl.spaces import action_leaf, observation_leaves
+
+TEAM_STEPS = 200
+COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
+IS_WRAPPED = "different from the unwrapped version"  # as htsrl.envs.make makes everything, and trains on it
+SHARES_MEMORY = "share an object"
+
+
+def contract_findings(make: Callable[[], gymnasium.Env[Any, Any]]) -> Iterator[Finding]:
+    """What is wrong with the environment's spaces, and with what it returns in its first steps."""
+    with closing(make()) as env:
+        spaces_are_supported = True
+        for finding in _space_findings(env):
+            spaces_are_supported &= finding.level != "fail"
+            yield finding
+        is_team = isinstance(env.unwrapped, Team)
+    if is_team and spaces_are_supported:
+        with closing(make()) as env:
+            yield _team_finding(env)
+    elif not is_team:
+        with closing(make()) as env:
+            yield from _quick_look(env)
+        with closing(make()) as env:
+            yield from _gymnasium_findings(env)
+
+
+def _space_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
+    for name, understand in (("observation_space", observation_leaves), ("action_space", action_leaf)):
+        try:
+            space = getattr(env, name)
+            understand(space)
+            yield Finding("ok", "spaces", f"{name} {_short(space)} is supported")
+        except ConfigError as error:
+            yield Finding("fail", "spaces", str(error))
+        except Exception as error:
+            yield Finding("fail", "spaces", f"{name} raised {type(error).__name__}: {error}; set it in __init__")
+
+
+def _quick_look(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
+    """The look that `htsrl train` takes before it starts; its messages say more than a checker's assertions."""
+    try:
+        check_contract(env)
+    except ConfigError as error:
+        yield Finding("fail", "contract", str(error))
+
+
+def _gymnasium_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
+    failure: BaseException | None = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            check_env(env, skip_render_check=True)
+        except (Exception, SystemExit) as error:
+            failure = error
+    texts = dict.fromkeys(COLOUR_CODES.sub("", str(warning.message)).removeprefix("WARN: ") for warning in caught)
+    complaints = [text for text in texts if IS_WRAPPED not in text]
+    for text in complaints:
+        yield Finding("warn", "contract", f"Gymnasium's checker says: {text}")
+    if failure is None:
+        if not complaints:
+            yield Finding("ok", "contract", "Gymnasium's checker has nothing to say")
+    elif SHARES_MEMORY in str(failure):
+        text = f"Gymnasium's checker says: {failure} (htsrl copies observations at once, so training is right)"
+        yield Finding("warn", "contract", text)
+    else:
+        text = f"Gymnasium's checker says: {type(failure).__name__}: {failure}; mend the environment"
+        yield Finding("fail", "contract", text)
+
+
+def _team_finding(env: gymnasium.Env[Any, Any]) -> Finding:
+    """Play for a while as training would, whose checks of a team raise."""
+    agents, leaf = agents_of(env), observation_leaves(env.observation_space)["obs"]
+    observations = np.zeros((agents.num_agents, *leaf.shape), leaf.dtype)
+    action_space = copy.deepcopy(env.action_space)
+    action_space.seed(0)
+    at = "reset(seed=0)"
+    try:
+        agents.reset(0, observations)
+        for step in range(1, TEAM_STEPS + 1):
+            at = f"step {step}"
+            if agents.step(np.stack([action_space.sample() for _ in range(agents.num_agents)]), observations).over:
+                at = f"reset(seed={step})"
+                agents.reset(step, observations)
+    except (Exception, SystemExit) as error:
+        return Finding("fail", "contract", f"team, {at}: {type(error).__name__}: {error}; see htsrl.envs.team.Team")
+    return Finding("ok", "contract", f"a team of {agents.num_agents}: a row per agent in all that comes and goes")
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return f"{text[:57]}..." if len(text) > 60 else text

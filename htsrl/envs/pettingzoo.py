@@ -1,0 +1,114 @@
+"""PettingZoo's parallel environments as teams."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
+
+from htsrl.envs.extras import import_simulator
+from htsrl.envs.team import Flags, Info, Team, TeamStep
+from htsrl.errors import ConfigError
+
+PREFIX = "pettingzoo/"
+
+
+def make_pettingzoo(env_id: str, **env_args: Any) -> PettingZooTeam:
+    """The team of `pettingzoo/MODULE`, where `MODULE.parallel_env(**env_args)` makes it.
+
+    MODULE may leave out a leading `pettingzoo.`: both `pettingzoo/mpe2.simple_spread_v3` and
+    `pettingzoo/butterfly.knights_archers_zombies_v11` are names.
+    """
+    import_simulator("pettingzoo", extra="pettingzoo")
+    module = _module(env_id.removeprefix(PREFIX))
+    if not hasattr(module, "parallel_env"):
+        raise ConfigError(f"{env_id}: {module.__name__} has no parallel_env; only agents that act at once make a team")
+    team = PettingZooTeam(module.parallel_env(**env_args))
+    team.spec = EnvSpec(PREFIX + env_id.removeprefix(PREFIX), entry_point=f"{module.__name__}:parallel_env")
+    return team
+
+
+def _module(name: str) -> Any:
+    inside = f"pettingzoo.{name}"
+    if _exists(inside):
+        return import_simulator(inside, extra="pettingzoo")
+    if _exists(name):
+        return import_simulator(name, extra="pettingzoo")
+    raise ConfigError(
+        f"{PREFIX}{name}: there is neither a module {name} nor {inside}; names are like {PREFIX}mpe2.simple_spread_v3, "
+        "and pip install htsrl[pettingzoo] brings the usual ones"
+    )
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is missing
+        return False
+
+
+class PettingZooTeam(Team):
+    """A parallel environment whose agents share their spaces; a row per possible agent.
+
+    An agent is active while the environment lists it and the last step did not end it. The rows of others repeat what
+    they saw last.
+    """
+
+    def __init__(self, parallel_env: Any) -> None:
+        self._env = parallel_env
+        self._names = list(parallel_env.possible_agents)
+        self.num_agents = len(self._names)
+        self.observation_space = _shared_space(self._names, parallel_env.observation_space, "observation")
+        self.action_space = _shared_space(self._names, parallel_env.action_space, "action")
+        self.active: Flags = np.zeros(self.num_agents, np.bool_)
+        shape, dtype = self.observation_space.shape or (), self.observation_space.dtype
+        self._observations: NDArray[Any] = np.zeros((self.num_agents, *shape), dtype)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[NDArray[Any], Info]:
+        super(Team, self).reset(seed=seed)
+        seen, info = self._env.reset(seed=seed, options=options)
+        self._observations[:] = 0
+        self._look(seen)
+        self.active = self._rows(dict.fromkeys(self._env.agents, True), np.bool_)
+        return self._observations.copy(), info
+
+    def step(self, action: NDArray[Any]) -> TeamStep:  # type: ignore[override]
+        actions = {name: self._own(action[row]) for row, name in enumerate(self._names) if self.active[row]}
+        seen, rewards, terminations, truncations, info = self._env.step(actions)
+        self._look(seen)
+        terminated, truncated = self._rows(terminations, np.bool_), self._rows(truncations, np.bool_)
+        listed = self._rows(dict.fromkeys(self._env.agents, True), np.bool_)
+        self.active = listed & ~terminated & ~truncated
+        return self._observations.copy(), self._rows(rewards, np.float64), terminated, truncated, info
+
+    def render(self) -> Any:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _look(self, seen: dict[Any, Any]) -> None:
+        for row, name in enumerate(self._names):
+            if name in seen:
+                self._observations[row] = seen[name]
+
+    def _rows(self, values: dict[Any, Any], dtype: Any) -> NDArray[Any]:
+        return np.array([values.get(name, 0) for name in self._names], dtype)
+
+    def _own(self, action: Any) -> Any:
+        return int(action) if isinstance(self.action_space, spaces.Discrete) else action
+
+
+def _shared_space(names: list[Any], space_of: Any, kind: str) -> spaces.Space[Any]:
+    first: spaces.Space[Any] = space_of(names[0])
+    for name in names[1:]:
+        if space_of(name) != first:
+            raise ConfigError(
+                f"{names[0]} has the {kind} space {first}, but {name} has {space_of(name)}; agents that share a policy "
+                "need the same; wrap the environment so that they have"
+            )
+    return first

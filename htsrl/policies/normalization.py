@@ -1,0 +1,80 @@
+"""Running statistics of observations and rewards.
+
+They are part of a policy's version: the learner takes in a whole batch at a barrier, in a fixed order, and everybody
+who acts or learns with that version scales by the same numbers. Nothing is updated in between, so bits hold.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1e-8
+MOST_DEVIATIONS = 10.0
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of all that was seen, in double precision."""
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
+
+    @torch.no_grad()
+    def take_in(self, samples: Tensor) -> None:
+        """Merge a batch of samples, a row each (https://doi.org/10.1007/978-3-642-51461-6_3)."""
+        samples = samples.double()
+        added, batch_mean = len(samples), samples.mean(dim=0)
+        batch_variance = samples.var(dim=0, correction=0)
+        total = self.count + added
+        difference = batch_mean - self.mean
+        squares = self.variance * self.count + batch_variance * added
+        squares += difference.square() * self.count * added / total
+        self.mean += difference * (added / total)
+        self.variance.copy_(squares / total)
+        self.count.copy_(total)
+
+    def deviation(self) -> Tensor:
+        return (self.variance + EPSILON).sqrt()
+
+
+class ObservationScale(RunningMoments):
+    """Brings observations to mean 0 and deviation 1, and cuts off what is far out."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        scaled = (obs.float() - self.mean.float()) * self.deviation().reciprocal().float()
+        return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+
+
+class RewardScale(nn.Module):
+    """Divides rewards by the deviation of the discounted return, so that values are of the order of 1."""
+
+    returns_B: Tensor
+
+    def __init__(self, num_columns: int) -> None:
+        super().__init__()
+        self.moments = RunningMoments(())
+        # Not saved with the policy: only the run that it belongs to goes on from it.
+        self.register_buffer("returns_B", torch.zeros(num_columns, dtype=torch.float64), persistent=False)
+
+    @torch.no_grad()
+    def take_in(self, rewards_TB: Tensor, ends_TB: Tensor, discount: float) -> None:
+        """Carry every column's discounted return along through the batch, from one episode's end to the next."""
+        returns_TB = torch.empty_like(rewards_TB, dtype=torch.float64)
+        running_B = self.returns_B
+        for t, rewards_B in enumerate(rewards_TB.double()):
+            running_B = running_B * discount + rewards_B
+            returns_TB[t] = running_B
+            running_B = torch.where(ends_TB[t], 0.0, running_B)
+        self.returns_B.copy_(running_B)
+        self.moments.take_in(returns_TB.flatten())
+
+    def forward(self, rewards_TB: Tensor) -> Tensor:
+        scaled = rewards_TB * self.moments.deviation().reciprocal().float()
+        return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)

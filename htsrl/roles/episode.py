@@ -1,0 +1,50 @@
+"""The episode that an environment is in: its number, return and length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from htsrl.envs.agents import Outcome
+from htsrl.envs.team import Info
+
+
+class Episode:
+    """Counts along, unless the environment reports its true episodes itself.
+
+    Such an environment has the attribute `reports_episodes = True`, and `info["episode"] = {"r": ..., "l": ...}` when
+    one has truly ended: Atari's does, whose training episodes are lives, and football's, whose rewards are not the
+    score.
+    """
+
+    def __init__(self, reported: bool) -> None:
+        self.number = -1
+        self.is_over = False
+        self._reported = reported
+        self._return = 0.0
+        self._length = 0
+
+    @classmethod
+    def of(cls, env: gymnasium.Env[Any, Any]) -> Episode:
+        return cls(bool(env.has_wrapper_attr("reports_episodes") and env.get_wrapper_attr("reports_episodes")))
+
+    def begin_next(self) -> None:
+        self.number += 1
+        self.is_over = False
+        self._return = 0.0
+        self._length = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self._return += outcome.score
+        self._length += 1
+        self.is_over = outcome.over
+
+    def is_reported_in(self, info: Info) -> bool:
+        return self._reported and "episode" in info
+
+    def ended(self, info: Info) -> tuple[float, int] | None:
+        """Return and length of what has ended; None where the environment says that nothing has."""
+        if not self._reported:
+            return self._return, self._length
+        return (float(info["episode"]["r"]), int(info["episode"]["l"])) if "episode" in info else None

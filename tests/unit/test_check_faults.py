@@ -1,0 +1,340 @@
+"""Environments with one fault each, which `check_env` names; they are played in processes that import this file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+import htsrl
+from htsrl.envs.check.findings import Level
+from htsrl.envs.team import Team
+
+Info = dict[str, Any]
+Float32 = NDArray[np.float32]
+EPISODE_STEPS = 12
+
+
+class Walk(gymnasium.Env[Float32, np.int64]):
+    """A random walk without a fault, which others are given one by one."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1000.0, 1000.0, (3,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Float32, Info]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.position = self.np_random.normal(size=3)
+        return self.seen(), {}
+
+    def step(self, action: np.int64) -> tuple[Float32, float, bool, bool, Info]:
+        self.steps += 1
+        self.position = self.position + self.np_random.normal(size=3) * (1 + int(action))
+        return self.seen(), self.earned(), self.steps == EPISODE_STEPS, False, {}
+
+    def seen(self) -> Any:
+        return self.position.astype(np.float32)
+
+    def earned(self) -> float:
+        return float(self.position[0])
+
+
+class GlobalNumpy(Walk):
+    def earned(self) -> float:
+        return float(np.random.random())
+
+
+class SystemRandom(Walk):
+    def earned(self) -> float:
+        return float(os.urandom(1)[0])
+
+
+class StringHash(Walk):
+    def earned(self) -> float:
+        return float(hash(f"step {self.steps}") % 1000)
+
+
+class Leaking(Walk):
+    fuel = 1000.0
+
+    def earned(self) -> float:
+        self.fuel -= 1.0
+        return self.fuel
+
+
+class SharedByClass(Walk):
+    total = [0]  # noqa: RUF012
+
+    def earned(self) -> float:
+        self.total[0] += 1
+        return float(self.total[0])
+
+
+class NotANumber(Walk):
+    def seen(self) -> Any:
+        return super().seen() * np.float32(np.nan if self.steps == 7 else 1)
+
+
+class InfiniteReward(Walk):
+    def earned(self) -> float:
+        return float("inf") if self.steps == 7 else 1.0
+
+
+class ChangingType(Walk):
+    def seen(self) -> Any:
+        return super().seen().astype(np.float64 if self.steps == 7 else np.float32)
+
+
+class ChangingShape(Walk):
+    def seen(self) -> Any:
+        return super().seen()[: 2 if self.steps == 7 else 3]
+
+
+class Saving(Walk):
+    def save_state(self) -> bytes:
+        return repr((self.steps, self.position.tolist(), self.np_random.bit_generator.state)).encode()
+
+    def restore_state(self, state: bytes) -> None:
+        self.steps, position, self.np_random.bit_generator.state = eval(state.decode())
+        self.position = np.array(position)
+
+
+class ForgetsGenerator(Saving):
+    def restore_state(self, state: bytes) -> None:
+        self.steps, position, _ = eval(state.decode())
+        self.position = np.array(position)
+
+
+class DrawsWhileSaving(Saving):
+    def save_state(self) -> bytes:
+        self.np_random.normal()
+        return super().save_state()
+
+
+class CannotRestore(Saving):
+    def restore_state(self, state: bytes) -> None:
+        raise OSError("the simulator is gone")
+
+
+class SavingLeaky(Saving):
+    """After an episode that ended the next one begins elsewhere, and a saved state knows where."""
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Float32, Info]:
+        is_after_an_end = self.steps == EPISODE_STEPS
+        super().reset(seed=seed)
+        self.position = self.position + is_after_an_end
+        return self.seen(), {}
+
+
+class Unsupported(Walk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space: Any = spaces.Dict({"place": spaces.Box(-1000.0, 1000.0, (3,), np.float32)})
+
+    def seen(self) -> Any:
+        return {"place": super().seen()}
+
+
+class Deterministic(Walk):
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Float32, Info]:
+        super().reset(seed=seed)
+        self.position = np.zeros(3)
+        return self.seen(), {}
+
+    def step(self, action: np.int64) -> tuple[Float32, float, bool, bool, Info]:
+        self.steps += 1
+        self.position = self.position + int(action)
+        return self.seen(), self.earned(), self.steps == EPISODE_STEPS, False, {}
+
+
+class OneBuffer(Walk):
+    def seen(self) -> Any:
+        if not hasattr(self, "buffer"):
+            self.buffer = np.zeros(3, np.float32)
+        self.buffer[:] = self.position
+        return self.buffer
+
+
+class Ending(Walk):
+    """Does something drastic in its 7th step."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def earned(self) -> float:
+        if self.steps == 7:
+            if self.how == "raise":
+                raise RuntimeError("out of bananas")
+            if self.how == "sys.exit":
+                sys.exit(3)
+            if self.how == "os._exit":
+                os._exit(3)
+            time.sleep(600)
+        return 0.0
+
+
+class Pair(Team):
+    """Two agents; the first leaves at step 4, the other at step 8."""
+
+    num_agents = 2
+
+    def __init__(self, reward_rows: int = 2) -> None:
+        self.observation_space = spaces.Box(-1000.0, 1000.0, (3,), np.float32)
+        self.action_space: Any = spaces.Discrete(2)
+        self.reward_rows = reward_rows
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[NDArray[Any], Info]:
+        gymnasium.Env.reset(self, seed=seed)
+        self.active = np.ones(2, np.bool_)
+        self.steps = 0
+        return self.np_random.normal(size=(2, 3)).astype(np.float32), {}
+
+    def step(self, action: NDArray[Any]) -> Any:
+        self.steps += 1
+        ends = self.active & np.array([self.steps == 4, self.steps == 8])
+        self.active = self.active & ~ends
+        seen = self.np_random.normal(size=(2, 3)).astype(np.float32)
+        return seen, np.ones(self.reward_rows), ends, np.zeros(2, np.bool_), {}
+
+
+def check(env: Any, steps: int = 60, **arguments: Any) -> htsrl.Report:
+    return htsrl.check_env(env, steps=steps, **arguments)
+
+
+def text_of(report: htsrl.Report, level: Level, topic: str) -> str:
+    """The one finding of this kind."""
+    found = [finding.text for finding in report.of_level(level) if finding.topic == topic]
+    assert len(found) == 1, str(report)
+    return found[0]
+
+
+def test_an_environment_without_a_fault_passes() -> None:
+    report = check(Walk)
+    assert not report.failed, str(report)
+    assert {finding.level for finding in report.findings} == {"ok"}
+    assert report.times is not None
+    assert len(report.times.step_seconds) == 60
+    assert "99 % of the episodes have at most 12 steps" in text_of(report, "ok", "state")
+
+
+@pytest.mark.parametrize(
+    ("env", "cause"),
+    [(GlobalNumpy, "a global generator"), (SystemRandom, "os.urandom"), (StringHash, "PYTHONHASHSEED")],
+)
+def test_what_differs_in_another_process_is_found_with_its_step_field_and_cause(env: Any, cause: str) -> None:
+    text = text_of(check(env), "fail", "other process")
+    assert "first at step 1 of episode 0, in reward" in text
+    assert cause in text
+
+
+def test_state_that_survives_a_reset_is_found_and_replaying_fails_with_it() -> None:
+    report = check(Leaking)
+    assert "first at step 1 of episode 0, in reward" in text_of(report, "fail", "reset")
+    assert "played again in a new environment" in text_of(report, "fail", "state")
+    assert "same, to the bit" in text_of(report, "ok", "other process")
+
+
+def test_state_that_environments_share_is_found() -> None:
+    report = check(SharedByClass)
+    assert "keep no state in the class" in text_of(report, "fail", "same process")
+    assert text_of(report, "ok", "other process")
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (NotANumber, "obs holds nan at step 7 of episode 0 (5 of 65 calls)"),
+        (InfiniteReward, "the reward is inf at step 7 of episode 0 (5 of 65 calls)"),
+        (ChangingType, "obs has dtype float64, its space float32, at step 7 of episode 0 (5 of 65 calls)"),
+        (ChangingShape, "obs has shape (2,), its space (3,), at step 7 of episode 0 (5 of 65 calls)"),
+    ],
+)
+def test_a_value_that_cannot_be_learned_from_is_counted_and_the_first_is_named(env: Any, expected: str) -> None:
+    assert expected in text_of(check(env), "fail", "values")
+
+
+def test_a_state_that_is_saved_whole_goes_on_as_before() -> None:
+    assert "saved after step 5 and restored in a new environment" in text_of(check(Saving), "ok", "state")
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (ForgetsGenerator, "the episode goes on otherwise: step 6 of episode 0, in obs and reward"),
+        (DrawsWhileSaving, "save_state changes what follows: step 6 of episode 0, in obs and reward"),
+        (CannotRestore, "restore_state raised OSError: the simulator is gone"),
+    ],
+)
+def test_a_state_that_is_not_saved_whole_is_found(env: Any, expected: str) -> None:
+    assert expected in text_of(check(env), "fail", "state")
+
+
+def test_episodes_that_depend_on_earlier_ones_are_legal_where_the_state_is_saved() -> None:
+    report = check(SavingLeaky, steps=55)  # the last episode is not played to its end
+    assert "right after an episode that had ended" in text_of(report, "warn", "reset")
+    assert text_of(report, "ok", "state")
+
+
+def test_a_space_that_is_not_supported_is_named() -> None:
+    assert "observation space Dict('place'" in text_of(check(Unsupported), "fail", "spaces")
+
+
+def test_a_deterministic_environment_is_legal_but_said_to_be_one() -> None:
+    report = check(Deterministic)
+    assert "3 other seeds gave the same episode" in text_of(report, "warn", "seeds")
+    assert not report.failed
+
+
+def test_a_buffer_returned_again_and_again_is_mentioned_and_no_fault() -> None:
+    report = check(OneBuffer)
+    assert "step 1 of episode 0 overwrote the observation" in text_of(report, "ok", "memory")
+    assert not report.failed, str(report)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("raise", "step(1) raised RuntimeError at step 7 of episode 0: out of bananas"),
+        ("sys.exit", "step(1) raised SystemExit at step 7 of episode 0: 3"),
+        ("os._exit", "exited with code 3 while it was played, after step 6 of episode 0"),
+        ("hang", "nothing was heard for 3 s while it was played, after step 6 of episode 0"),
+    ],
+)
+def test_an_environment_that_breaks_off_is_a_finding_that_says_where(how: str, expected: str) -> None:
+    report = check(Ending, env_args={"how": how}, deadline_seconds=3.0)
+    assert expected in text_of(report, "fail", "run")
+    assert report.times is None
+
+
+def test_a_team_is_checked_by_the_rules_of_teams() -> None:
+    report = check(Pair)
+    assert "a team of 2" in text_of(report, "ok", "contract")
+    assert "at most 8 steps" in text_of(report, "ok", "state")
+    assert not report.failed, str(report)
+
+
+def test_a_team_with_a_reward_too_few_is_found() -> None:
+    report = check(Pair, env_args={"reward_rows": 1})
+    assert "team, step 1: ValueError: rewards has shape (1,)" in text_of(report, "fail", "contract")
+
+
+def test_an_environment_that_cannot_be_made_is_bad_input() -> None:
+    with pytest.raises(htsrl.ConfigError, match="does not take env_args"):
+        check(Walk, env_args={"gravity": 9.81})
+
+
+@pytest.mark.parametrize("argument", [{"steps": 0}, {"seed": -1}, {"deadline_seconds": 0.0}])
+def test_a_number_that_makes_no_sense_is_bad_input(argument: dict[str, Any]) -> None:
+    name, value = next(iter(argument.items()))
+    with pytest.raises(htsrl.ConfigError, match=f"{name}={value} must be"):
+        htsrl.check_env(Walk, **argument)
