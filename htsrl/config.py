@@ -189,6 +189,8 @@ class Placement:
     """A worker that waits longer than this for the others ends the run with an error."""
     jitter_seconds: float = 0.0
     """For tests: every role sleeps up to this long before each piece of work."""
+    measure_costs: bool = False
+    """Also write to the metrics how many CPU seconds went into simulator, inference, learning and in all."""
     verify_storages: bool = False
     """For tests: poison every storage that was learned from and check that nobody writes to one being read."""
 

@@ -125,6 +125,8 @@ def _check_sizes(experiment: Experiment) -> None:
 
 
 def _check_crew(placement: Placement, num_envs: int) -> None:
+    if placement.measure_costs and placement.backend == "inline":
+        raise ConfigError("measure_costs=True splits costs by worker, and placement inline has none; use processes")
     if num_envs > MOST_ENVS:
         raise ConfigError(f"num_envs={num_envs} is more than one run can have; use {MOST_ENVS} or fewer")
     for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 import warnings
 from contextlib import ExitStack
 
@@ -27,6 +28,7 @@ from htsrl.placements.assignment import crew
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
 from htsrl.placements.processes import run_processes
+from htsrl.roles.meter import Cost
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.survey import draw_blueprint
 
@@ -57,7 +59,7 @@ def _run(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder) -> RunRe
     config, exchange = blueprint.config, blueprint.shared(memory).exchange
     parameters = blueprint.build_parameters(memory, device="cpu")
     parameters.initialise(blueprint.build_policy())
-    recorder = Recorder(config, folder, lambda: _waited_seconds(blueprint, exchange))
+    recorder = Recorder(config, folder, lambda: _readings(blueprint, exchange))
     run = run_inline if config.placement.backend == "inline" else run_processes
     with ExitStack() as last_things:  # from the last to the first, and each of them even if another fails
         title = env_name(config.experiment.env)
@@ -100,6 +102,16 @@ def _check_placement(blueprint: Blueprint) -> None:
             f"the environment cannot be handed to worker processes ({type(error).__name__}: {error}); make what it "
             "closes over inside the callable, or use placement inline"
         ) from error
+
+
+def _readings(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
+    """What the workers have written about themselves so far."""
+    readings = _waited_seconds(blueprint, exchange)
+    if blueprint.config.placement.measure_costs:
+        spent = exchange.cpu_seconds.sum(axis=0)
+        spent[Cost.TOTAL] += time.process_time()
+        readings |= {f"cpu/{cost.name.lower()}_seconds": float(spent[cost]) for cost in Cost}
+    return readings
 
 
 def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:

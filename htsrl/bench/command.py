@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import atari_step, learning, sleeping
+from htsrl.bench import atari_step, costs, learning, runs, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
-from htsrl.bench.curves import draw_curves
+from htsrl.bench.curves import draw_curves, draw_runs
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, write_record
 from htsrl.bench.tasks import SCHEDULES, TASKS, Task
@@ -140,6 +141,69 @@ class AtariStepTable:
 
 
 @dataclass(frozen=True)
+class CostsTable:
+    """CPU time of one step, split into simulator, inference, learning and overhead."""
+
+    work: tuple[str, ...] = tuple(costs.WORK)
+    """What is measured; leave out what needs a simulator that is not installed."""
+    repetitions: int = 3
+    """How often; the works take turns."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        if not self.work or self.repetitions < 1:
+            raise ConfigError("give at least one work and one repetition")
+        provenance = Provenance.take()
+        measured = costs.measure(self.work, self.repetitions)
+        summary = costs.summary(self.work, measured)
+        record = Record(
+            name="costs",
+            command=bench_command("costs", self),
+            provenance=provenance,
+            configs=costs.configs(self.work),
+            repetitions=[asdict(of) for of in measured],
+            summary=summary,
+            tables=[costs.table(summary)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
+class RunsTable:
+    """Write a record of runs that were trained before: score, curve, command and digest of each."""
+
+    run_dirs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN_DIR")]
+    """Folders of runs."""
+    name: str
+    """What to call the record."""
+    episodes: int = 100
+    """Episodes of the evaluation."""
+    sampled: bool = False
+    """Evaluate with sampled actions instead of the most likely ones."""
+    output: Path = Path("benchmarks")
+    """Folder for the record and its picture."""
+
+    def run(self) -> int:
+        recorded, configs = runs.read_runs(self.run_dirs, self.episodes, self.sampled)
+        way = ["--sampled"] if self.sampled else []
+        record = Record(
+            name=f"runs-{self.name}",
+            command=shlex.join(
+                ["htsrl", "bench", "runs", "RUN_DIR...", "--name", self.name, "--episodes", str(self.episodes), *way]
+            ),
+            provenance=Provenance.take(),
+            configs=configs,
+            repetitions=[asdict(run) for run in recorded],
+            summary={run.env: {"score": run.score, "training_last": run.last} for run in recorded},
+            tables=runs.table(recorded, self.episodes, self.sampled),
+        )
+        _publish(record, self.output, lambda picture: draw_runs(self.name, recorded, picture))
+        return 0
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure, print a table and write down how it came about."""
 
@@ -147,6 +211,8 @@ class Bench:
         Annotated[SleepingTable, tyro.conf.subcommand("sleeping")]
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
+        | Annotated[CostsTable, tyro.conf.subcommand("costs")]
+        | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 
     def run(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from htsrl.config import Experiment
+from htsrl.presets import preset, preset_name
 
 SPELLED_OUT = ("schedule", "num_envs", "sync_interval", "total_steps", "seed")
 """Flags of `htsrl train` that are given even where they are the default: what a reader wants to know."""
@@ -20,9 +21,10 @@ def train_command(experiment: Experiment, eval_episodes: int) -> str:
     env, algorithm = experiment.env, experiment.algorithm
     assert isinstance(env, str), f"{env} is a callable, which has no place on a command line"
     words = ["htsrl", "train", env, "--algo", algorithm.name]
-    words += flags(experiment, Experiment(env), leave_out=NO_PLAIN_FLAGS, always=SPELLED_OUT)
-    words += flags(algorithm, type(algorithm)())
-    words += flags(experiment.network, type(experiment.network)())
+    defaults = preset(env, algorithm.name) if preset_name(env) else Experiment(env, algorithm=type(algorithm)())
+    words += flags(experiment, defaults, leave_out=NO_PLAIN_FLAGS, always=SPELLED_OUT)
+    words += flags(algorithm, defaults.algorithm)
+    words += flags(experiment.network, defaults.network)
     for key, value in experiment.env_args.items():
         words += ["--env-arg", f"{key}={json.dumps(value)}"]
     for module in experiment.imports:

@@ -1,4 +1,4 @@
-"""Learning curves of several seeds and both schedules in one picture."""
+"""Learning curves in one picture: several seeds under both schedules, or runs side by side."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from htsrl.bench.learning import Learned
+from htsrl.bench.runs import Recorded
 from htsrl.bench.tasks import SCHEDULES, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {"hts": "#1f5fa8", "sync": "#d9730d"}
 QUIET_COLOUR = "#666666"
@@ -20,6 +22,27 @@ QUIET_COLOUR = "#666666"
 
 def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
     """A thin line per seed and a thick one for their mean, for each schedule."""
+    figure, axes = _empty_picture()
+    axes.axhline(task.goal, color=QUIET_COLOUR, linewidth=1, linestyle="--", label=f"goal {task.goal:g}")
+    for schedule in SCHEDULES:
+        _draw_schedule(axes, [run for run in learned if run.schedule == schedule], schedule)
+    num_seeds = len({run.seed for run in learned})
+    axes.set_title(f"{task.name}: mean of {num_seeds} seeds, and each of them", loc="left", fontsize=12)
+    axes.legend(frameon=False)
+    figure.savefig(picture, format="png")
+
+
+def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
+    """A line per run."""
+    figure, axes = _empty_picture()
+    for run in recorded:
+        axes.plot(*zip(*run.curve, strict=True), label=f"{run.env}, {run.algo}, seed {run.seed}")
+    axes.set_title(name, loc="left", fontsize=12)
+    axes.legend(frameon=False)
+    figure.savefig(picture, format="png")
+
+
+def _empty_picture() -> tuple[Figure, Axes]:
     # Imported here: it takes a second, and only the end of a benchmark needs it. Never pyplot: it has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -28,11 +51,6 @@ def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
     figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.axhline(task.goal, color=QUIET_COLOUR, linewidth=1, linestyle="--", label=f"goal {task.goal:g}")
-    for schedule in SCHEDULES:
-        _draw_schedule(axes, [run for run in learned if run.schedule == schedule], schedule)
-    num_seeds = len({run.seed for run in learned})
-    axes.set_title(f"{task.name}: mean of {num_seeds} seeds, and each of them", loc="left", fontsize=12)
     axes.set_xlim(left=0)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("mean return of the last 100 episodes")
@@ -40,8 +58,7 @@ def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
     axes.grid(color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.savefig(picture, format="png")
+    return figure, axes
 
 
 def _draw_schedule(axes: Axes, runs: Sequence[Learned], schedule: str) -> None:

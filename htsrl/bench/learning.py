@@ -133,7 +133,7 @@ def _learn_once(task: Task, seed: int, schedule: Schedule, placement: Placement)
         run_dir = Path(folder) / "run"
         result = train(Config(experiment, replace(placement, run_dir=run_dir, progress="off")))
         evaluation = evaluate(run_dir, EVALUATION_EPISODES)
-        curve = _read_curve(run_dir)
+        curve = read_curve(run_dir)
     return Learned(
         schedule=schedule,
         seed=seed,
@@ -147,7 +147,7 @@ def _learn_once(task: Task, seed: int, schedule: Schedule, placement: Placement)
     )
 
 
-def _read_curve(run_dir: Path) -> Curve:
+def read_curve(run_dir: Path) -> Curve:
     records = read_json_lines(RunFolder(run_dir).metrics_file)
     points = [(record["step"], record.get("rollout/ep_rew_mean")) for record in records]
     curve = tuple((int(step), mean) for step, mean in points if step is not None and mean is not None)

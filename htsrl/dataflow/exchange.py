@@ -54,6 +54,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("published_version", (1,), "int64"),  # the learner
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
+        ArraySpec("cpu_seconds", (num_workers, 4), "float64"),  # each worker its own, by roles.meter.Cost
     ]
 
 
@@ -66,6 +67,7 @@ class Exchange:
         self.answers: Words = memory["answers"]
         self.completed_rollouts: Words = memory["completed_rollouts"]
         self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
+        self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
         self._published_version: Words = memory["published_version"]
         self._stop: Words = memory["stop"]
 

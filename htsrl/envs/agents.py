@@ -59,7 +59,7 @@ class SingleAgent:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env: Any = env
-        self._writes_itself = hasattr(env, "step_into") and hasattr(env, "reset_into")
+        self._writes_itself = _writes_itself(env)
         self._checked = ObservationGuard(observation_leaves(env.observation_space)["obs"])
         self.to_env = action_leaf(env.action_space).to_env
 
@@ -93,6 +93,7 @@ class TeamMates:
         assert isinstance(env.unwrapped, Team)
         self._env: Any = env
         self._team = env.unwrapped
+        self._writes_itself = _writes_itself(env)
         self._checked = ObservationGuard(observation_leaves(env.observation_space)["obs"])
         self._to_env = action_leaf(env.action_space).to_env
         self.num_agents = env.unwrapped.num_agents
@@ -102,7 +103,10 @@ class TeamMates:
         return np.array([self._to_env(action) for action in stored])
 
     def reset(self, seed: int, observations: NDArray[Any]) -> Info:
-        seen, info = self._env.reset(seed=seed)
+        if self._writes_itself:
+            seen, info = observations, self._env.reset_into(observations, seed=seed)
+        else:
+            seen, info = self._env.reset(seed=seed)
         self.active = self._row_per_agent("active", self._team.active, np.bool_)
         if not self.active.any():
             raise ValueError("no agent is active after a reset; an episode needs one")
@@ -110,7 +114,10 @@ class TeamMates:
         return info  # type: ignore[no-any-return]
 
     def step(self, action: NDArray[Any], observations: NDArray[Any]) -> Outcome:
-        seen, rewards, terminated, truncated, info = self._env.step(action)
+        if self._writes_itself:
+            seen, (rewards, terminated, truncated, info) = observations, self._env.step_into(action, observations)
+        else:
+            seen, rewards, terminated, truncated, info = self._env.step(action)
         rewards = self._row_per_agent("rewards", rewards, np.float64)
         terminated = self._row_per_agent("terminated", terminated, np.bool_)
         truncated = self._row_per_agent("truncated", truncated, np.bool_)
@@ -131,13 +138,20 @@ class TeamMates:
 
     def _write(self, seen: Any, present: NDArray[np.bool_], observations: NDArray[Any]) -> None:
         for agent in range(self.num_agents):
-            observations[agent] = self._checked(seen[agent]) if present[agent] else 0
+            if not present[agent]:
+                observations[agent] = 0
+            elif seen is not observations:
+                observations[agent] = self._checked(seen[agent])
 
     def _row_per_agent(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
         array = np.array(values, dtype)
         if array.shape != (self.num_agents,):
             raise ValueError(f"{name} has shape {array.shape}; {self.num_agents} agents need ({self.num_agents},)")
         return array
+
+
+def _writes_itself(env: object) -> bool:
+    return hasattr(env, "step_into") and hasattr(env, "reset_into")
 
 
 class ObservationGuard:

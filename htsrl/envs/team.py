@@ -17,18 +17,14 @@ TeamStep = tuple[NDArray[Any], NDArray[np.floating[Any]], Flags, Flags, Info]
 class Team(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     """An environment in which `num_agents` act at once; `observation_space` and `action_space` are those of one.
 
-    Everything that comes and goes has a row per agent, always in the same order. An agent may end before the others:
-    from the step that ends it on it is not `active`, its rows are ignored and nothing is learned from them, until the
-    environment makes it active again. The episode ends when no agent is active.
+    `reset` returns observations and `step` takes actions with a row per agent, always in the same order. An agent may
+    end before the others: from the step that ends it on it is not `active`, its rows are ignored and nothing is
+    learned from them, until the environment makes it active again. The episode ends when no agent is active.
     """
 
     num_agents: int
     active: Flags
     """The agents that take part in the next step; set by `reset` and `step`."""
-
-    @abstractmethod
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[NDArray[Any], Info]:
-        """Begin an episode; returns the agents' observations."""
 
     @abstractmethod
     def step(self, action: NDArray[Any]) -> TeamStep:  # type: ignore[override]  # rewards and ends are per agent

@@ -15,18 +15,18 @@ from htsrl.metrics.sinks import JsonLines, Sink, TensorBoard
 from htsrl.roles.report import UpdateReport
 from htsrl.run_folder import RunFolder, RunResult
 
-WaitedSeconds = Callable[[], dict[str, float]]
-"""Seconds that the processes of each role have waited so far, by metric name."""
+Readings = Callable[[], dict[str, float]]
+"""What the workers have written about themselves so far, such as seconds waited, by metric name."""
 
 
 class Recorder:
     """Takes the learner's reports as they come."""
 
-    def __init__(self, config: Config, folder: RunFolder, waited_seconds: WaitedSeconds) -> None:
+    def __init__(self, config: Config, folder: RunFolder, readings: Readings) -> None:
         experiment, placement = config.experiment, config.placement
         self._folder = folder
         self._updates_per_line = max(1, round(placement.log_every_steps / experiment.batch_steps))
-        self._waited_seconds = waited_seconds
+        self._readings = readings
         self._sinks: list[Sink] = [JsonLines(folder.metrics_file)]
         if placement.tensorboard:
             self._sinks.append(TensorBoard(folder.tensorboard_dir))
@@ -47,7 +47,7 @@ class Recorder:
         self._clock.tick(report.steps)
         metrics = {**report.metrics, **self._clock.metrics()}
         if report.version % self._updates_per_line == 0 or report.finished:
-            metrics |= self._waited_seconds()
+            metrics |= self._readings()
             for sink in self._sinks:
                 sink.write(report.steps, metrics)
             self._digest_file.flush()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -21,6 +22,7 @@ from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import TrajectorySpec
 from htsrl.envs.make import make_env
 from htsrl.roles.executor import Executor
+from htsrl.roles.meter import Meter
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
 from htsrl.schedules.schedule import make_schedule
@@ -70,19 +72,21 @@ class Blueprint:
     def shared(self, memory: SharedArrays) -> Shared:
         return Shared.over(memory, self.trajectory, make_schedule(self.experiment.schedule))
 
-    def build_executor(self, index: int, shared: Shared, actors: NotifyFor, learner: Notify) -> Executor:
+    def build_executor(
+        self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, meter: Meter | None = None
+    ) -> Executor:
         experiment = self.experiment
         replicas = [
-            Replica(
-                env,
-                make_env(experiment.env, experiment.env_args, experiment.imports),
-                shared,
-                experiment.seed,
-                experiment.num_intervals,
-            )
-            for env in self.executor_envs[index]
+            Replica(index, self._make_env(meter), shared, experiment.seed, experiment.num_intervals)
+            for index in self.executor_envs[index]
         ]
         return Executor(replicas, actors, learner)
+
+    def _make_env(self, meter: Meter | None) -> gymnasium.Env[Any, Any]:
+        env = make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
+        if meter:
+            meter.watch_simulator(env)
+        return env
 
     def build_policy(self) -> Policy:
         from htsrl.policies.policy import policy_for

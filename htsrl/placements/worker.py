@@ -22,6 +22,7 @@ from htsrl.errors import HtsrlError, WaitTimeout
 from htsrl.placements.assignment import Assignment
 from htsrl.placements.messages import Mouthpiece
 from htsrl.roles.executor import Executor
+from htsrl.roles.meter import Cost, Meter
 from htsrl.roles.role import Jittery, Role, advance_all
 
 PR_SET_PDEATHSIG = 1
@@ -46,38 +47,51 @@ def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
     import_modules(assignment.blueprint.experiment.imports)
     memory = SharedArrays(assignment.blueprint.memory_specs(), assignment.memory_fd)
     shared = assignment.blueprint.shared(memory)
-    roles = _build_roles(assignment, memory, shared, mouthpiece)
+    measures = assignment.blueprint.config.placement.measure_costs
+    meter = Meter(shared.exchange.cpu_seconds[assignment.number]) if measures else None
+    roles = _build_roles(assignment, memory, shared, mouthpiece, meter)
     try:
-        _take_turns(assignment, shared, roles)
+        _take_turns(assignment, shared, roles, meter)
     finally:
         for role in roles:
             if isinstance(role, Executor):
                 role.close()
 
 
-def _build_roles(assignment: Assignment, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece) -> list[Role]:
+def _build_roles(
+    assignment: Assignment, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, meter: Meter | None
+) -> list[Role]:
     hosted, blueprint, doorbells = assignment.hosted, assignment.blueprint, assignment.doorbells
     roles: list[Role] = []
     if hosted.executor is not None:
-        roles.append(blueprint.build_executor(hosted.executor, shared, doorbells.ring_actors, doorbells.ring_learner))
+        wake = doorbells.ring_actors, doorbells.ring_learner
+        roles.append(blueprint.build_executor(hosted.executor, shared, *wake, meter))
     if hosted.actor is not None or hosted.learner:
         from htsrl.numerics import use_one_thread
 
         use_one_thread()
         parameters = blueprint.build_parameters(memory)
+        if meter:
+            for policy in parameters.modules:
+                meter.watch(policy, "decide", Cost.INFERENCE)
         if hosted.actor is not None:
             roles.append(blueprint.build_actor(hosted.actor, shared, parameters, doorbells.ring_executors))
         if hosted.learner:
-            roles.append(blueprint.build_learner(shared, parameters, doorbells.ring_all_executors, mouthpiece.update))
+            learner = blueprint.build_learner(shared, parameters, doorbells.ring_all_executors, mouthpiece.update)
+            if meter:
+                meter.watch(learner, "learn", Cost.LEARNING)
+            roles.append(learner)
     return roles
 
 
-def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role]) -> None:
+def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role], meter: Meter | None) -> None:
     """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
     placement = assignment.blueprint.config.placement
     turns = [Jittery(role, placement.jitter_seconds) for role in roles] if placement.jitter_seconds else roles
     waiter = Waiter(assignment.doorbells.own, assignment.lifeline_fd)
     while not shared.exchange.stopping:
+        if meter:
+            meter.read_total()
         if advance_all(turns):
             continue
         waiter.clear()

@@ -58,7 +58,7 @@ class Learner:
         fields = self._storages.batch(storage)
         batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
-        metrics = self._learn(storage)
+        metrics = self.learn(storage)
         self._check_gradient(metrics)
         self._verify(storage, batch_hash)
         self._publish(metrics, batch_hash)
@@ -68,7 +68,7 @@ class Learner:
         late = [env for env, done in enumerate(self._exchange.completed_rollouts) if done <= self.update]
         return f"storage {storage_of(self.update)} (rollout {self.update}) from environments {late}"
 
-    def _learn(self, storage: int) -> dict[str, float]:
+    def learn(self, storage: int) -> dict[str, float]:
         batch = Batch.from_storage(
             self._storages.batch(storage), self._storages.spec.observation_names, self._parameters.slots.device
         )

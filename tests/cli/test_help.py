@@ -43,7 +43,7 @@ def test_help_exits_with_zero_and_says_nothing_on_stderr(help_of: dict[str, Outc
 
 
 def test_the_commands_are_listed(help_of: dict[str, Outcome]) -> None:
-    for command in ("train", "eval", "digest", "compare"):
+    for command in ("train", "eval", "digest", "compare", "check-env"):
         assert re.search(rf"\b{command}\b", help_of[""].stdout)
 
 

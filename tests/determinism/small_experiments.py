@@ -8,7 +8,7 @@ from typing import Literal
 
 from helpers import Outcome, run
 
-from htsrl import A2C, PPO, Experiment
+from htsrl import A2C, PPO, Experiment, Network
 
 NUM_ENVS = 8
 EXPERIMENTS = {
@@ -21,6 +21,15 @@ EXPERIMENTS = {
     ),
     "pixels_a2c": Experiment(
         "htsrl/PixelCatch-v0", {"step_limit": 17}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=400
+    ),
+    "normalized_ppo": Experiment(
+        "Pendulum-v1",
+        {"max_episode_steps": 21},
+        algorithm=PPO(epochs=2, num_minibatches=4, normalize_rewards=True),
+        network=Network(normalize_observations=True),
+        num_envs=NUM_ENVS,
+        sync_interval=16,
+        total_steps=1024,
     ),
 }
 

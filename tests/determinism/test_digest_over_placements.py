@@ -44,6 +44,7 @@ DELAYED = [
     Processes("cartpole_a2c", "hts", num_executors=NUM_ENVS, num_actors=2, jitter_seconds=2e-3),
     Processes("pixels_a2c", "hts", num_executors=4, num_actors=4, jitter_seconds=2e-3),
     Processes("pixels_a2c", "sync", num_executors=2, num_actors=0, jitter_seconds=2e-3),
+    Processes("normalized_ppo", "hts", num_executors=4, num_actors=2, jitter_seconds=2e-3),
 ]
 LOADED = [
     Processes("pixels_a2c", "hts", num_executors=2, num_actors=1, busy_neighbours=2),

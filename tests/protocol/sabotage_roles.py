@@ -42,7 +42,7 @@ def build_actor_of_another_version(self: Blueprint, index: int, shared: Shared, 
 def build_hasty_learner(self: Blueprint, shared: Shared, *arguments: Any, **named: Any) -> Any:
     """Publishes the next version before it has learned from the storage, and executors make use of it."""
     learner = build_learner(self, shared, *arguments, **named)
-    learn = learner._learn
+    learn = learner.learn
 
     def publish_then_learn(storage: int) -> dict[str, float]:
         shared.exchange.published_version = learner.update + 1
@@ -56,7 +56,7 @@ def build_hasty_learner(self: Blueprint, shared: Shared, *arguments: Any, **name
         assert storage_is_rewritten.any(), "nobody made use of the version that was published too early"
         return learn(storage)
 
-    learner._learn = publish_then_learn  # type: ignore[method-assign]
+    learner.learn = publish_then_learn  # type: ignore[method-assign]
     return learner
 
 

@@ -113,14 +113,14 @@ def test_a_learner_that_does_not_wait_for_the_last_environment_is_caught(monkeyp
 
 def test_a_write_into_the_storage_being_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     crew = Crew(experiment("hts"))
-    learn = crew.learner._learn
+    learn = crew.learner.learn
 
     def learn_while_another_writes(storage: int) -> dict[str, float]:
         metrics = learn(storage)
         crew.shared.storages["rewards"][storage, -1, -1] += 1
         return metrics
 
-    monkeypatch.setattr(crew.learner, "_learn", learn_while_another_writes)
+    monkeypatch.setattr(crew.learner, "learn", learn_while_another_writes)
     with pytest.raises(AssertionError, match="somebody wrote to storage 0 while update 0 read it"):
         crew.work_in_random_order(seed=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from htsrl.envs.football import Football, FootballTeam, make_football
 from htsrl.envs.football.engine import Kickoff
 from htsrl.envs.football.settings import Settings, import_simulator, line_up, scenarios
 from htsrl.envs.team import Team
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, EnvironmentFailure
 from htsrl.policies.policy import build_policy
 
 pytest.importorskip("gfootball")
@@ -399,7 +400,7 @@ def test_a_team_needs_an_action_for_each_player() -> None:
         ("academy_3_vs_1_with_keeper", 3, {}),
         ("academy_run_to_score", 1, {}),
         ("academy_corner", 1, {"representation": "simple115v2", "rewards": "scoring"}),
-        ("5_vs_5", 1, {}),
+        ("5_vs_5", 1, {}),  # where the engine's own states are not exact
     ],
 )
 @pytest.mark.parametrize("steps_before", [0, 9])
@@ -483,10 +484,41 @@ def test_a_state_fits_only_the_scenario_and_the_options_it_was_saved_with() -> N
         FootballTeam(CLOSE, players=2).restore_state(state)
     with pytest.raises(ConfigError, match="rewards='scoring,checkpoints' cannot be restored with rewards='scoring'"):
         Football(CLOSE, rewards="scoring").restore_state(state)
-    flipped = bytes([state[-1] ^ 1])
-    for broken in (b"", b"junk" + state[4:], state[:-1], state[:-1] + flipped):
+    for broken in (b"", b"junk" + state[4:], state[:-1], b"\xff" + state, b"[]"):
         with pytest.raises(ConfigError, match="not a whole state"):
             env.restore_state(broken)
+
+
+@pytest.mark.parametrize("steps", [10, 80])
+def test_a_match_goes_on_exactly_where_the_engines_own_state_would_not(steps: int) -> None:
+    saved, other = Football("5_vs_5"), Football("5_vs_5")
+    saved.reset(seed=0)
+    saved._match._kick_off(Kickoff(seed=1001, we_kick_off=False))
+    rng = np.random.default_rng(0)
+    for action in rng.integers(19, size=steps):
+        saved.step(action)
+    after = rng.integers(19, size=30)
+    other.restore_state(saved.save_state())
+    for action in after:
+        saved.step(action)
+        other.step(action)
+        assert _positions(other) == _positions(saved)
+
+
+def _positions(env: Football) -> list[float]:
+    info = env._match._engine.info
+    return [member.position[axis] for team in (info.left_team, info.right_team) for member in team for axis in (0, 1)]
+
+
+def test_a_replay_that_goes_astray_is_noticed() -> None:
+    env = Football("academy_run_to_score")
+    env.reset(seed=0)
+    for _ in range(6):
+        env.step(RIGHT)
+    document = json.loads(env.save_state())
+    document["actions"][1] = [LEFT]
+    with pytest.raises(EnvironmentFailure, match="academy_run_to_score did not replay to the state that was saved"):
+        env.restore_state(json.dumps(document).encode())
 
 
 def test_a_closed_environments_game_is_used_again_and_remembers_nothing() -> None:

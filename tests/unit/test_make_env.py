@@ -96,7 +96,7 @@ def test_an_unknown_environment_is_answered_with_a_hint_on_imports() -> None:
 
 
 def test_an_unknown_namespace_is_answered_with_a_hint_on_imports() -> None:
-    assert "--import ale_py" in str(refusal("NoSuchNamespace/Pong-v5"))
+    assert "--import my_package" in str(refusal("NoSuchNamespace/Pong-v5"))
 
 
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")

@@ -237,7 +237,7 @@ def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadl
     )
     shared = SimpleNamespace(exchange=SimpleNamespace(stopping=False, waited_seconds=[0.0]))
     role = Postbox(shared, doorbell, arrives_after_look)
-    _take_turns(cast(Any, assignment), cast(Any, shared), [role])
+    _take_turns(cast(Any, assignment), cast(Any, shared), [role], meter=None)
     return role
 
 

@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Memory:
-    """What the rules must know of the step before; the engine's own state leaves it out."""
+    """What the rules must know of the step before."""
 
     game_mode: int = -1
     last_owner: int = NOBODY
@@ -101,17 +101,6 @@ class Engine:
             terminated=terminated,
             truncated=self.info.step >= self._rules.game_duration and not terminated,
         )
-
-    def save(self) -> tuple[dict[str, Any], bytes]:
-        """What JSON can hold, and the memory of the engine, which only an engine of the same build understands."""
-        return {"kickoff": asdict(self.kickoff), "memory": asdict(self._memory)}, self._game.get_state(b"")
-
-    def restore(self, document: dict[str, Any], memory_of_engine: bytes) -> None:
-        # From the same kick-off: it decides things in the engine that the state does not bring back.
-        self.begin(Kickoff(**document["kickoff"]))
-        self._memory = Memory(**document["memory"])
-        self._game.set_state(memory_of_engine)
-        self._look()
 
     def close(self) -> None:
         """Leave the game to the next engine of this process."""

@@ -56,7 +56,7 @@ class Football(gymnasium.Env[NDArray[Any], np.int64]):
     def save_state(self) -> bytes:
         """All that the future depends on, for `restore_state` of an environment made with the same options.
 
-        Most of it is the engine's memory, which only the same build of the engine can read.
+        It is the kick-off and the actions since, as JSON: restoring plays them again and checks where the ball is.
         """
         return self._match.save(self.np_random)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -16,14 +14,11 @@ from numpy.typing import NDArray
 from htsrl.envs.football.engine import OURS, Engine, Kickoff
 from htsrl.envs.football.representation import MiniMaps, Representation, Vectors
 from htsrl.envs.football.settings import Settings
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, EnvironmentFailure
 
 Info = dict[str, Any]
 
-MAGIC = b"GRF1"
-HEADER = struct.Struct(
-    "<4sIII"
-)  # the sizes of JSON and engine, and a checksum: the engine ends a process over bad bytes
+FORMAT = "htsrl football 1"
 
 
 class Step(NamedTuple):
@@ -44,7 +39,7 @@ class Match:
         self._engine = Engine(settings)
         self._seen: Representation = (MiniMaps if settings.representation == "extracted" else Vectors)(settings.players)
         self._checkpoints = Checkpoints(settings.players) if "checkpoints" in settings.rewards else None
-        self._steps = 0
+        self._actions: list[list[int]] = []
         self.is_on = False
         self.observation_space = self._seen.space
         self.action_space = gymnasium.spaces.Discrete(self._engine.num_actions)
@@ -53,12 +48,7 @@ class Match:
         return np.empty((self._settings.players, *self.observation_space.shape), self.observation_space.dtype)
 
     def begin(self, rng: np.random.Generator, observations: NDArray[Any]) -> None:
-        self._engine.begin(Kickoff.draw(rng))
-        if self._checkpoints is not None:
-            self._checkpoints.restart()
-        self._steps = 0
-        self.is_on = True
-        self._seen.restart(self._engine.info)
+        self._kick_off(Kickoff.draw(rng))
         self._seen.write(observations)
 
     def step(self, actions: Sequence[int], observations: NDArray[Any]) -> Step:
@@ -69,39 +59,34 @@ class Match:
                 raise gymnasium.error.InvalidAction(
                     f"action {action} is not one of 0 to {self._engine.num_actions - 1}"
                 )
-        goals, terminated, truncated = self._engine.step(actions)
-        self._steps += 1
-        self.is_on = not (terminated or truncated)
-        self._seen.push(self._engine.info)
+        step = self._play(actions)
         self._seen.write(observations)
-        extra = self._checkpoints.collect(goals, self._engine.info) if self._checkpoints else [0.0] * len(actions)
-        info = {} if self.is_on else {"episode": self._true_episode()}
-        return Step([goals + reward for reward in extra], terminated, truncated, info)
+        return step
 
     def save(self, rng: np.random.Generator) -> bytes:
-        engine, memory_of_engine = self._engine.save()
         document = {
+            "format": FORMAT,
             "settings": asdict(self._settings),
-            "engine": engine,
-            "seen": self._seen.save(),
-            "checkpoints": self._checkpoints and self._checkpoints.collected,
-            "steps": self._steps,
+            "kickoff": asdict(self._engine.kickoff),
+            "actions": self._actions,
             "is_on": self.is_on,
+            "ball": self._ball(),
             "random": rng.bit_generator.state,
         }
-        text = json.dumps(document).encode()
-        return (
-            HEADER.pack(MAGIC, len(text), len(memory_of_engine), zlib.crc32(memory_of_engine)) + text + memory_of_engine
-        )
+        return json.dumps(document).encode()
 
     def restore(self, state: bytes, rng: np.random.Generator) -> None:
-        document, memory_of_engine = _parts_of(state)
+        """Play again what was played: the engine's own states do not always go on as the game would have."""
+        document = _document_of(state)
         self._settings.check_same(document["settings"])
-        self._engine.restore(document["engine"], memory_of_engine)
-        self._seen.restore(document["seen"])
-        if self._checkpoints is not None:
-            self._checkpoints.collected = document["checkpoints"]
-        self._steps = document["steps"]
+        self._kick_off(Kickoff(**document["kickoff"]))
+        for actions in document["actions"]:
+            self._play(actions)
+        if self._ball() != document["ball"]:
+            raise EnvironmentFailure(
+                f"{self._settings.scenario} did not replay to the state that was saved: the ball is at {self._ball()}, "
+                f"not at {document['ball']}; use the build of gfootball and the machine that saved it"
+            )
         self.is_on = document["is_on"]
         rng.bit_generator.state = document["random"]
 
@@ -109,8 +94,28 @@ class Match:
         self._engine.close()
         self.is_on = False
 
+    def _kick_off(self, kickoff: Kickoff) -> None:
+        self._engine.begin(kickoff)
+        if self._checkpoints is not None:
+            self._checkpoints.restart()
+        self._actions = []
+        self.is_on = True
+        self._seen.restart(self._engine.info)
+
+    def _play(self, actions: Sequence[int]) -> Step:
+        goals, terminated, truncated = self._engine.step(actions)
+        self._actions.append(list(actions))
+        self._seen.push(self._engine.info)
+        self.is_on = not (terminated or truncated)
+        extra = self._checkpoints.collect(goals, self._engine.info) if self._checkpoints else [0.0] * len(actions)
+        info = {} if self.is_on else {"episode": self._true_episode()}
+        return Step([goals + reward for reward in extra], terminated, truncated, info)
+
     def _true_episode(self) -> Info:
-        return {"r": float(self._engine.goal_difference), "l": self._steps}
+        return {"r": float(self._engine.goal_difference), "l": len(self._actions)}
+
+    def _ball(self) -> list[float]:
+        return [self._engine.info.ball_position[axis] for axis in range(3)]
 
 
 class Checkpoints:
@@ -147,11 +152,11 @@ class Checkpoints:
         return self.FARTHEST - self.SPAN / (self.COUNT - 1) * checkpoint
 
 
-def _parts_of(state: bytes) -> tuple[dict[str, Any], bytes]:
-    magic, *sizes, checksum = HEADER.unpack_from(state) if len(state) >= HEADER.size else (b"", 0, 0)
-    begin_of_engine = HEADER.size + (sizes[0] if sizes else 0)
-    memory_of_engine = state[begin_of_engine:]
-    is_whole = len(state) == HEADER.size + sum(sizes) and zlib.crc32(memory_of_engine) == checksum
-    if magic != MAGIC or not is_whole:
+def _document_of(state: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(state)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigError(f"these {len(state)} bytes are not a whole state of football; use what save_state returned")
-    return json.loads(state[HEADER.size : begin_of_engine]), memory_of_engine
+    return document

@@ -35,11 +35,6 @@ class Representation(Protocol):
     def write(self, observations: NDArray[Any]) -> None:
         """Write what each player sees into its row."""
 
-    def save(self) -> Any:
-        """What was seen before, as JSON can hold it."""
-
-    def restore(self, saved: Any) -> None: ...
-
 
 class MiniMaps:
     """The last four maps, oldest first: four layers each, with a dot for each of us, of them, the ball, the player.
@@ -73,13 +68,6 @@ class MiniMaps:
             places = common + _in_layers_of_their_step(own[player] for own in self._own)
             observations[player].flat[places] = MARK
 
-    def save(self) -> Any:
-        return {"common": list(self._common), "own": list(self._own)}
-
-    def restore(self, saved: Any) -> None:
-        self._common.extend(saved["common"])
-        self._own.extend(saved["own"])
-
 
 class Vectors:
     """gfootball's simple115v2: players, ball, who owns it, the controlled player, and the game mode."""
@@ -106,12 +94,6 @@ class Vectors:
         mode = _one_hot(int(info.game_mode), GAME_MODES)
         for row, player in zip(observations, _controlled(info, self._players), strict=True):
             row[:] = [*players, *ball, *owner, *_one_hot(player, MOST_PLAYERS), *mode]
-
-    def save(self) -> Any:
-        return None
-
-    def restore(self, saved: Any) -> None:
-        pass
 
 
 def _cell(position: Any) -> int:

@@ -1,0 +1,107 @@
+"""A record of runs that were trained before: their scores, curves, commands and digests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from htsrl.bench.command_line import train_command
+from htsrl.bench.learning import Curve, read_curve
+from htsrl.bench.record import Table
+from htsrl.config import Config
+from htsrl.digest import read_links
+from htsrl.errors import ConfigError
+from htsrl.evaluate import evaluate
+from htsrl.run_folder import RunFolder
+
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One run and what its policy is worth."""
+
+    env: str
+    algo: str
+    schedule: str
+    seed: int
+    steps: int
+    score: float
+    """Mean return of the evaluation."""
+    score_deviation: float
+    best: float
+    """The highest mean return of 100 training episodes on the way."""
+    last: float
+    digest: str
+    command: str
+    curve: Curve
+
+
+def read_runs(run_dirs: Sequence[Path], episodes: int, sampled: bool) -> tuple[list[Recorded], dict[str, Config]]:
+    """The runs, each evaluated, and their configurations by name."""
+    if not run_dirs:
+        raise ConfigError("give the folder of at least one run")
+    recorded, configs = [], {}
+    for run_dir in run_dirs:
+        config = RunFolder.existing(run_dir).load_config()
+        configs[f"{config.experiment.env} {config.experiment.algorithm.name} seed {config.experiment.seed}"] = config
+        recorded.append(_read_run(run_dir, config, episodes, sampled))
+    return recorded, configs
+
+
+def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Table]:
+    kind = "sampled actions" if sampled else "the most likely actions"
+    scores = Table(
+        ["env", "algo", "schedule", "seed", "steps", "score", "training, last 100", "training, best 100"],
+        [
+            [
+                run.env,
+                run.algo,
+                run.schedule,
+                f"{run.seed}",
+                f"{run.steps:,}",
+                f"{run.score:,.2f} +- {run.score_deviation:,.2f}",
+                f"{run.last:,.2f}",
+                f"{run.best:,.2f}",
+            ]
+            for run in recorded
+        ],
+        [
+            f"Score: mean true return of {episodes} episodes of the final policy with {kind}. Training: mean true "
+            "return of 100 episodes in a row while it learned, which sampled its actions."
+        ],
+    )
+    commands = Table(
+        ["env", "seed", "command", "digest"],
+        [[run.env, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`"] for run in recorded],
+    )
+    return [scores, commands]
+
+
+def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Recorded:
+    experiment = config.experiment
+    if not isinstance(experiment.env, str):
+        raise ConfigError(f"{run_dir} was trained on a callable, which no command could repeat; name an environment")
+    evaluation = evaluate(run_dir, episodes, sampled=sampled)
+    curve, links = read_curve(run_dir), read_links(run_dir)
+    returns = [mean for _, mean in curve]
+    return Recorded(
+        env=experiment.env,
+        algo=experiment.algorithm.name,
+        schedule=experiment.schedule,
+        seed=experiment.seed,
+        steps=len(links) * experiment.batch_steps,
+        score=evaluation.mean_return,
+        score_deviation=evaluation.std_return,
+        best=max(returns),
+        last=returns[-1],
+        digest=links[-1].chain,
+        command=train_command(experiment, episodes),
+        curve=_thinned(curve),
+    )
+
+
+def _thinned(curve: Curve) -> Curve:
+    stride = -(-len(curve) // MOST_POINTS)
+    return (*curve[:-1:stride], curve[-1])
