@@ -10,7 +10,8 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 	libboost-thread-dev libboost-system-dev libboost-filesystem-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo football football-packages football-wheel test check bench-sleeping bench-learning clean
+.PHONY: help install demo football football-packages football-wheel test test-football check bench-sleeping \
+	bench-learning bench-atari-step bench-costs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,6 +59,15 @@ check: install ## lint, format and types
 
 test: check ## everything CI runs
 	$(BIN)/pytest
+
+test-football: football ## the tests that need football, which `make test` skips where it is not built
+	$(BIN)/pytest tests/unit/test_football.py tests/determinism/test_simulator_digests.py
+
+bench-atari-step: install ## CPU time of an Atari step against Gymnasium's wrappers and ale-py's vector environment
+	$(BIN)/htsrl bench atari-step
+
+bench-costs: football ## where the CPU time of a step goes, for Atari, football, HalfCheetah and CartPole
+	$(BIN)/htsrl bench costs
 
 bench-sleeping: install ## HTS against lockstep with environments that sleep, and Claim 1's bound
 	$(BIN)/htsrl bench sleeping

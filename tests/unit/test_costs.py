@@ -1,0 +1,86 @@
+"""Where the CPU time goes: what is counted, and that the parts add up."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import assert_same_run, run
+
+from htsrl import A2C, ConfigError, Experiment
+from htsrl.bench import costs
+from htsrl.roles.meter import Cost, Meter
+
+SMALL = Experiment("CartPole-v1", algorithm=A2C(), num_envs=4, total_steps=400)
+
+
+def burn(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+class Simulator:
+    def step(self) -> str:
+        burn(0.02)
+        return "stepped"
+
+    def reset(self) -> None:
+        raise RuntimeError("no episode today")
+
+    def render(self) -> None:
+        burn(0.02)
+
+
+def test_the_time_of_a_watched_call_is_counted_and_no_other() -> None:
+    seconds = np.zeros(len(Cost))
+    simulator, meter = Simulator(), Meter(seconds)
+    meter.watch_simulator(simulator)
+    simulator.render()
+    assert not seconds.any()
+    assert simulator.step() == "stepped"
+    assert 0.02 <= seconds[Cost.SIMULATOR] < 0.03
+    assert not seconds[[Cost.INFERENCE, Cost.LEARNING]].any()
+
+
+def test_a_call_that_raises_is_counted_and_raises() -> None:
+    seconds = np.zeros(len(Cost))
+    simulator = Simulator()
+    Meter(seconds).watch_simulator(simulator)
+    with pytest.raises(RuntimeError, match="no episode today"):
+        simulator.reset()
+    assert seconds[Cost.SIMULATOR] > 0
+
+
+def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole() -> None:
+    measured = run(SMALL, backend="processes", num_executors=1, measure_costs=True, log_every_steps=20)
+    last = measured.metrics[-1]
+    parts = [float(last[f"cpu/{cost.name.lower()}_seconds"] or 0) for cost in Cost]
+    assert min(parts) > 0
+    assert sum(parts[: Cost.TOTAL]) < parts[Cost.TOTAL]
+    plain = run(SMALL)
+    assert_same_run(replace(measured, metrics=plain.metrics), plain)
+
+
+def test_measuring_needs_workers() -> None:
+    with pytest.raises(ConfigError, match="measure_costs=True splits costs by worker, and placement inline has none"):
+        run(SMALL, measure_costs=True)
+
+
+def test_the_table_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=8192)})
+    measured = costs.measure(["small"], repetitions=2)
+    assert [of.work for of in measured] == ["small", "small"]
+    assert all(of.overhead > 0 for of in measured)
+    document = costs.summary(["small"], measured)
+    low, high = document["small"]["overhead_share_range"]
+    assert 0 < low <= document["small"]["overhead_share"] <= high < 1
+    assert 0 < document["small"]["checks"] < document["small"]["total"]
+    assert "| small" in costs.table(document).markdown()
+
+
+def test_unknown_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="work 'tennis' is not known; choose among pong-a2c"):
+        costs.measure(["tennis"], repetitions=1)

@@ -1,0 +1,48 @@
+"""`htsrl bench runs`: a record of runs that were trained before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from htsrl import A2C, Config, ConfigError, Experiment, Placement, train
+from htsrl.bench import runs
+from htsrl.bench.command import RunsTable
+from htsrl.digest import read_links
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=4, total_steps=2000, seed=5)
+    placement = Placement("inline", run_dir=folder, tensorboard=False, progress="off", log_every_steps=20)
+    train(Config(experiment, placement))
+    return folder
+
+
+def test_the_record_holds_score_curve_command_and_digest(run_dir: Path, tmp_path: Path) -> None:
+    assert RunsTable((run_dir,), name="cartpole", episodes=3, sampled=True, output=tmp_path).run() == 0
+    (path,) = tmp_path.glob("*-runs-cartpole.json")
+    document = json.loads(path.read_text())
+    (recorded,) = document["repetitions"]
+    assert recorded["digest"] == read_links(run_dir)[-1].chain
+    assert recorded["command"].startswith("htsrl train CartPole-v1 --algo a2c --schedule hts --num-envs 4")
+    assert recorded["steps"] == 2000
+    assert recorded["curve"][-1] == [2000, recorded["last"]]
+    assert max(mean for _, mean in recorded["curve"]) <= recorded["best"]
+    assert path.with_suffix(".png").stat().st_size > 1000
+    assert str(run_dir) not in path.read_text() + path.with_suffix(".md").read_text()
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
+    curve = tuple((step, float(step)) for step in range(1001))
+    thinned = runs._thinned(curve)
+    assert len(thinned) <= runs.MOST_POINTS + 1
+    assert (thinned[0], thinned[-1]) == (curve[0], curve[-1])
+
+
+def test_no_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one run"):
+        runs.read_runs([], 1, sampled=False)
