@@ -6,9 +6,7 @@ than a fork: no inherited locks, threads or file descriptors, and no second run 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import traceback
 
@@ -19,18 +17,17 @@ from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError, WaitTimeout
+from htsrl.parent_death import die_with_parent
 from htsrl.placements.assignment import Assignment
 from htsrl.placements.messages import Mouthpiece
 from htsrl.roles.executor import Executor
 from htsrl.roles.meter import Cost, Meter
 from htsrl.roles.role import Jittery, Role, advance_all
 
-PR_SET_PDEATHSIG = 1
-
 
 def main() -> None:
     assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
-    _die_with_parent(assignment.parent_pid)
+    die_with_parent(assignment.parent_pid)
     _keep_to_this_process(assignment)
     mouthpiece = Mouthpiece(assignment.report_fd)
     try:
@@ -114,14 +111,6 @@ def _keep_to_this_process(assignment: Assignment) -> None:
 def _has_finished(roles: list[Role]) -> bool:
     """Whether this worker has made all its rollouts, and may wait as long as the learner takes for the last ones."""
     return any(isinstance(role, Executor) and role.finished for role in roles)
-
-
-def _die_with_parent(parent_pid: int) -> None:
-    """Be killed when the supervisor dies, even in the middle of a long step."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:
-            os._exit(1)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,7 @@ Started as `python -m htsrl.envs.check.child FD`, with its job on standard input
 
 from __future__ import annotations
 
-import ctypes
-import os
 import random
-import signal
 import sys
 
 import cloudpickle
@@ -18,8 +15,7 @@ from htsrl.envs.check.examination import examine, play_only
 from htsrl.envs.check.job import Job, Mouthpiece
 from htsrl.envs.check.rules import contract_findings
 from htsrl.errors import ConfigError, EnvironmentFailure
-
-PR_SET_PDEATHSIG = 1
+from htsrl.parent_death import die_with_parent
 
 
 def main() -> None:
@@ -27,7 +23,7 @@ def main() -> None:
     try:
         mouthpiece.stage("while the environment's module was imported")
         job: Job = cloudpickle.load(sys.stdin.buffer)
-        _die_with_parent(job.parent_pid)
+        die_with_parent(job.parent_pid)
         random.seed(job.global_seed)
         np.random.seed(job.global_seed)
         _work(job, mouthpiece)
@@ -50,13 +46,6 @@ def _work(job: Job, mouthpiece: Mouthpiece) -> None:
         examine(job, mouthpiece)
     else:
         play_only(job, mouthpiece)
-
-
-def _die_with_parent(parent_pid: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:
-            os._exit(1)
 
 
 if __name__ == "__main__":
