@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Placement
+from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Network, Placement
 from htsrl.config_file import load_config, named_env, resolve_env
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
-from htsrl.presets import preset, preset_name
+from htsrl.presets import PRESETS, preset, preset_name
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.train import train
 
@@ -69,10 +69,9 @@ class _TrainFlags:
     def _train(self, flags: _ExperimentFlags) -> int:
         env_args = {**flags.env_args, **dict(parse_env_arg(text) for text in self.env_arg)}
         experiment = dataclasses.replace(_plain(Experiment, flags), env=resolve_env(flags.env), env_args=env_args)
-        if self.preset != "none":
-            print(
-                f"preset    {self.preset} ({self.algo}); --preset none starts from the plain defaults", file=sys.stderr
-            )
+        preset = preset_name(flags.env) if self.preset == "auto" and self.config is None else self.preset
+        if preset in PRESETS:
+            print(f"preset    {preset} ({self.algo}); --preset none starts from the plain defaults", file=sys.stderr)
         result = train(Config(experiment, _plain(Placement, self.placement)))
         _print_result(result)
         if self.eval_episodes:
@@ -109,14 +108,13 @@ def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
     first_look.add_argument("--algo", nargs="?")
     first_look.add_argument("--config", nargs="?", type=Path)
     first_look.add_argument("--preset", nargs="?", default="auto")
-    first_look.add_argument("--run-dir", nargs="?")  # so that its value is not taken for an environment
-    known, others = first_look.parse_known_args(arguments)
+    known, _ = first_look.parse_known_args(arguments)
     # The environment stays a name for now: one on the command line goes before it.
     base = load_config(known.config, env=named_env(known.config) or NO_ENV) if known.config else None
     algo: Any = known.algo or (base.experiment.algorithm.name if base else "ppo")
     if algo not in ALGORITHMS:
         raise ConfigError(f"--algo {algo} is not known; use {' or '.join(ALGORITHMS)}")
-    name = _preset(known.preset, base, others)
+    name = _preset(known.preset, base, arguments)
     settings = preset(NO_ENV, algo, name) if name != "none" else base and base.experiment
     experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, settings)
     if not isinstance(experiment.algorithm, ALGORITHMS[algo]):
@@ -128,12 +126,28 @@ def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
 
 def _preset(asked: str | None, base: Config | None, arguments: Sequence[str]) -> Any:
     """The preset's name; with auto, it is that of the environment, which is one of the arguments."""
+    if asked not in {"auto", "none", *PRESETS}:
+        return "none"  # the parser refuses it in a moment
     if asked != "auto":
         if base is not None and asked != "none":
             raise ConfigError(f"--preset {asked} and --config are both something to start from; use one of them")
         return asked
-    names = [] if base is not None else [name for name in map(preset_name, arguments) if name]
+    names = [] if base is not None else [name for name in map(preset_name, _plain_words(arguments)) if name]
     return names[0] if names else "none"
+
+
+def _plain_words(arguments: Sequence[str]) -> list[str]:
+    """The arguments that are neither flags nor the values of flags."""
+    sections: tuple[Any, ...] = (Experiment, Placement, Network, A2C, PPO)
+    switches = {field.name for section in sections for field in dataclasses.fields(section) if field.type == "bool"}
+    words, before = [], ""
+    for argument in arguments:
+        flag = before.removeprefix("--").removeprefix("no-").replace("-", "_")
+        takes_value = before.startswith("--") and "=" not in before and flag not in {*switches, "help"}
+        if not argument.startswith("-") and not takes_value:
+            words.append(argument)
+        before = argument
+    return words
 
 
 def _flags(cls: Any, values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,27 +54,24 @@ def evaluate(
     experiment = folder.load_config(env).experiment
     from htsrl.policies.policy import policy_for
 
-    with single_threaded():
-        seats = [Seat(experiment, seed) for _ in range(min(episodes, MOST_SEATS))]
-        policy = policy_for(experiment, seats[0].env.observation_space, seats[0].env.action_space)
+    with single_threaded(), ExitStack() as seats_to_close:
+        first = Seat(experiment, seed, seats_to_close)
+        policy = policy_for(experiment, first.env.observation_space, first.env.action_space)
         folder.load_policy(policy)
-        try:
-            return _play(policy, seats, episodes, sampled)
-        finally:
-            for seat in seats:
-                seat.env.close()
+        others = [Seat(experiment, seed, seats_to_close) for _ in range(min(episodes, MOST_SEATS) - 1)]
+        return _play(policy, [first, *others], episodes, sampled)
 
 
 class Seat:
     """An environment that plays one episode after another, as it reports them: a whole game, not one life of it."""
 
-    def __init__(self, experiment: Experiment, seed: int) -> None:
+    def __init__(self, experiment: Experiment, seed: int, closing: ExitStack) -> None:
         self.env = make_env(experiment.env, experiment.env_args, experiment.imports)
+        closing.callback(self.env.close)
         self._agents = agents_of(self.env)
         self._episode = Episode.of(self.env)
         self._noise = action_leaf(self.env.action_space).noise
         self._seed = seed
-        self._is_team = self._agents.num_agents > 1
         leaf = observation_leaves(self.env.observation_space)["obs"]
         self.observations = np.zeros((self._agents.num_agents, *leaf.shape), leaf.dtype)
 
@@ -92,7 +90,7 @@ class Seat:
 
     def step(self, stored_actions: NDArray[Any]) -> tuple[float, int] | None:
         """Take one step; the return and length of the episode that it ended, if it did."""
-        action = self._agents.to_env(stored_actions if self._is_team else stored_actions[0])
+        action = self._agents.to_env(stored_actions if self._agents.is_team else stored_actions[0])
         outcome = self._agents.step(action, self._seen())
         self._episode.add(outcome)
         self._steps += 1
@@ -112,7 +110,7 @@ class Seat:
         return self._agents.reset(seed, self._seen())
 
     def _seen(self) -> NDArray[Any]:
-        return self.observations if self._is_team else self.observations[0, ...]
+        return self.observations if self._agents.is_team else self.observations[0, ...]
 
 
 def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Evaluation:

@@ -1,4 +1,4 @@
-"""Settings that are known to work, by kind of environment and algorithm."""
+"""Settings to start from, by kind of environment and algorithm."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def preset(env: str | EnvFactory, algo: str = "ppo", name: str | None = None) ->
 
 def preset_name(env_id: str) -> str | None:
     """The preset for an environment, by its id."""
+    env_id = env_id.rpartition(":")[2]
     if env_id.startswith("ALE/"):
         return "atari"
     if env_id.startswith("football/"):

@@ -113,6 +113,14 @@ class RunFolder:
             raise RunFolderError(f"{self.path} holds no policy.safetensors; did the run end?")
         policy.load_state_dict(load_file(self.policy_file))
 
+    def result(self) -> dict[str, Any]:
+        path = self.path / "result.json"
+        try:
+            result: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}; did the run end?") from error
+        return result
+
     def save_result(self, result: RunResult) -> None:
         _write(self.path / "result.json", (json.dumps(result.summary(), indent=2) + "\n").encode())
 

@@ -12,7 +12,7 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.make import make_env
-from htsrl.envs.team import num_agents_of
+from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
 from htsrl.placements.blueprint import Blueprint, share_out
 
@@ -32,9 +32,9 @@ def draw_blueprint(config: Config) -> Blueprint:
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    observation_space, action_space, num_agents = _look_at_env(experiment)
+    observation_space, action_space, team_size = _look_at_env(experiment)
     trajectory = trajectory_spec(
-        observation_space, action_space, experiment.interval_steps, experiment.num_envs, num_agents
+        observation_space, action_space, experiment.interval_steps, experiment.num_envs, team_size
     )
     policy = policy_for(experiment, observation_space, action_space, trajectory.num_columns)
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
@@ -53,12 +53,12 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
 
 
-def _look_at_env(experiment: Experiment) -> tuple[spaces.Space[Any], spaces.Space[Any], int]:
-    """The spaces of one agent and the number of agents, after a look at whether the environment keeps its contract."""
+def _look_at_env(experiment: Experiment) -> tuple[spaces.Space[Any], spaces.Space[Any], int | None]:
+    """The spaces of one agent and the size of the team, if any, after a look at whether the contract is kept."""
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
-        return env.observation_space, env.action_space, num_agents_of(env)
+        return env.observation_space, env.action_space, team_size_of(env)
     finally:
         env.close()
 

@@ -13,7 +13,7 @@ import cloudpickle
 from htsrl.config import Config, Placement
 from htsrl.config_check import check
 from htsrl.config_file import env_name
-from htsrl.dataflow.exchange import Exchange
+from htsrl.dataflow.exchange import Cost, Exchange
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.errors import ConfigError
 from htsrl.numerics import (
@@ -28,7 +28,6 @@ from htsrl.placements.assignment import crew
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
 from htsrl.placements.processes import run_processes
-from htsrl.roles.meter import Cost
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.survey import draw_blueprint
 

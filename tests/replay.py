@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import xxhash
 
-from htsrl.envs.team import num_agents_of
+from htsrl.envs.team import team_size_of
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -54,15 +54,15 @@ def _episode(env: gymnasium.Env[Any, Any], seed: int) -> str:
     digest = xxhash.xxh3_64()
     action_space = copy.deepcopy(env.action_space)
     action_space.seed(0)
-    is_team = num_agents_of(env) > 1
+    team_size = team_size_of(env)
     observation, _ = env.reset(seed=seed)
     digest.update(np.asarray(observation).tobytes())
     for _ in range(STEPS):
-        action = np.array([action_space.sample() for _ in range(num_agents_of(env))])
-        observation, *results, _ = env.step(action if is_team else action[0])
+        action = np.array([action_space.sample() for _ in range(team_size or 1)])
+        observation, *results, _ = env.step(action if team_size is not None else action[0])
         digest.update(np.asarray(observation).tobytes())
         digest.update(np.array(results, np.float64).tobytes())
-        over = not env.unwrapped.active.any() if is_team else any(results[1:])  # type: ignore[attr-defined]
+        over = not env.unwrapped.active.any() if team_size is not None else any(results[1:])  # type: ignore[attr-defined]
         if over:
             break
     return digest.hexdigest()

@@ -55,4 +55,44 @@ class Relay(Team):
         return np.where(present[:, None], np.array(rows, np.float32) / 16, np.float32(self._garbage))
 
 
+class Loner(Team):
+    """A team of one, who sees one of three categories, numbered from 1."""
+
+    def __init__(self) -> None:
+        self.num_agents = 1
+        self.observation_space: spaces.Space[Any] = spaces.Discrete(3, start=1)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self.active = np.array([True])
+        return np.array([1]), {}
+
+    def step(self, action: Any) -> TeamStep:  # type: ignore[override]
+        self._steps += 1
+        ends = np.array([self._steps == 7])
+        self.active = ~ends
+        return np.array([self._steps % 3 + 1]), np.array([float(action[0])]), ends, np.array([False]), {}
+
+
+class Pair(Loner):
+    """Two of them; the first leaves early, and what it no longer sees is still a category."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_agents = 2
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        super().reset(seed=seed)
+        self.active = np.array([True, True])
+        return np.array([1, 2]), {}
+
+    def step(self, action: Any) -> TeamStep:  # type: ignore[override]
+        self._steps += 1
+        ends = self.active & np.array([self._steps == 3, self._steps == 7])
+        self.active = self.active & ~ends
+        return np.array([1, 2]), np.ones(2), ends, np.array([False, False]), {}
+
+
 gymnasium.register(id="Relay-v0", entry_point=f"{__name__}:Relay", order_enforce=False, disable_env_checker=True)

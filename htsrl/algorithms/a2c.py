@@ -70,5 +70,7 @@ def a2c_update(
         statistics.add("train/entropy_loss", -loss.entropy)
         statistics.add("train/gradient_norm", gradient_norm)
     with torch.no_grad():
-        statistics.add("train/explained_variance", explained_variance(batch.steps.values_TB, returns_TB))
+        learned = batch.learned_rows()
+        values, returns = flat_steps(batch.steps.values_TB)[learned], flat_steps(returns_TB)[learned]
+        statistics.add("train/explained_variance", explained_variance(values, returns))
     return statistics.means()

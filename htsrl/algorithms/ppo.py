@@ -96,7 +96,7 @@ def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, pro
     statistics = Statistics()
     for epoch in range(settings.epochs):
         order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(data.advantages)))
-        for index in order.to(data.advantages.device).chunk(settings.num_minibatches):
+        for index in order.to(data.advantages.device).tensor_split(settings.num_minibatches):
             minibatch = data.rows(index)
             distribution, values = draft.policy(minibatch.observations)
             loss = ppo_loss(distribution, values, minibatch, settings, progress.clip_range)

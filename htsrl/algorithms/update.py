@@ -12,8 +12,15 @@ from htsrl.policies.policy import Policy
 
 def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     """Improve the draft from a batch that the behaviour policy made; returns metrics of the update."""
+    metrics = _improve(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
+    if draft.policy.observation_scale is not None:
+        # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
+        draft.policy.observation_scale.take_in(flat_steps(batch.observations["obs"])[batch.learned_rows()])
+    return metrics
+
+
+def _improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     algorithm = experiment.algorithm
-    batch = _normalized(draft.policy, batch, algorithm.discount)
     remaining = 1 - update / experiment.num_intervals
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
     metrics = {"train/learning_rate": learning_rate}
@@ -25,12 +32,11 @@ def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
 
 
-def _normalized(policy: Policy, batch: Batch, discount: float) -> Batch:
-    """Take the batch into the new version's running statistics, and scale its rewards by them."""
-    if policy.observation_scale is not None:
-        policy.observation_scale.take_in(flat_steps(batch.observations["obs"])[batch.learned_rows()])
+def _with_scaled_rewards(experiment: Experiment, policy: Policy, batch: Batch) -> Batch:
+    """Take the rewards into the new version's running statistics, and scale them by those."""
     if policy.reward_scale is None:
         return batch
-    steps = batch.steps
-    policy.reward_scale.take_in(steps.rewards_TB, steps.terminated_TB | steps.truncated_TB, discount)
+    steps, discount = batch.steps, experiment.algorithm.discount
+    ends_TB = steps.terminated_TB | steps.truncated_TB
+    policy.reward_scale.take_in(steps.rewards_TB, ends_TB, discount, batch.learned_rows())
     return batch.with_rewards(policy.reward_scale(steps.rewards_TB))

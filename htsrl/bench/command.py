@@ -196,7 +196,7 @@ class RunsTable:
             provenance=Provenance.take(),
             configs=configs,
             repetitions=[asdict(run) for run in recorded],
-            summary={run.env: {"score": run.score, "training_last": run.last} for run in recorded},
+            summary={run.name: {"score": run.score, "training_last": run.last} for run in recorded},
             tables=runs.table(recorded, self.episodes, self.sampled),
         )
         _publish(record, self.output, lambda picture: draw_runs(self.name, recorded, picture))

@@ -16,8 +16,8 @@ SPELLED_OUT = ("schedule", "num_envs", "sync_interval", "total_steps", "seed")
 NO_PLAIN_FLAGS = ("env", "env_args", "imports", "algorithm", "network")
 
 
-def train_command(experiment: Experiment, eval_episodes: int) -> str:
-    """The `htsrl train` that runs this experiment and evaluates its policy."""
+def train_command(experiment: Experiment, eval_episodes: int = 0) -> str:
+    """The `htsrl train` that runs this experiment, and evaluates its policy if asked to."""
     env, algorithm = experiment.env, experiment.algorithm
     assert isinstance(env, str), f"{env} is a callable, which has no place on a command line"
     words = ["htsrl", "train", env, "--algo", algorithm.name]
@@ -29,7 +29,9 @@ def train_command(experiment: Experiment, eval_episodes: int) -> str:
         words += ["--env-arg", f"{key}={json.dumps(value)}"]
     for module in experiment.imports:
         words += ["--import", module]
-    return shlex.join([*words, "--eval-episodes", str(eval_episodes)])
+    if eval_episodes:
+        words += ["--eval-episodes", str(eval_episodes)]
+    return shlex.join(words)
 
 
 def bench_command(name: str, table: Any) -> str:

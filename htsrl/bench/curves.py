@@ -36,7 +36,7 @@ def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
     """A line per run."""
     figure, axes = _empty_picture()
     for run in recorded:
-        axes.plot(*zip(*run.curve, strict=True), label=f"{run.env}, {run.algo}, seed {run.seed}")
+        axes.plot(*zip(*run.curve, strict=True), label=run.name)
     axes.set_title(name, loc="left", fontsize=12)
     axes.legend(frameon=False)
     figure.savefig(picture, format="png")

@@ -30,12 +30,15 @@ class Recorded:
     score: float
     """Mean return of the evaluation."""
     score_deviation: float
-    best: float
-    """The highest mean return of 100 training episodes on the way."""
     last: float
+    """Mean return of the last 100 training episodes."""
     digest: str
     command: str
     curve: Curve
+
+    @property
+    def name(self) -> str:
+        return f"{self.env} {self.algo} {self.schedule} seed {self.seed}"
 
 
 def read_runs(run_dirs: Sequence[Path], episodes: int, sampled: bool) -> tuple[list[Recorded], dict[str, Config]]:
@@ -45,15 +48,18 @@ def read_runs(run_dirs: Sequence[Path], episodes: int, sampled: bool) -> tuple[l
     recorded, configs = [], {}
     for run_dir in run_dirs:
         config = RunFolder.existing(run_dir).load_config()
-        configs[f"{config.experiment.env} {config.experiment.algorithm.name} seed {config.experiment.seed}"] = config
-        recorded.append(_read_run(run_dir, config, episodes, sampled))
+        run = _read_run(run_dir, config, episodes, sampled)
+        if run.name in configs:
+            raise ConfigError(f"{run_dir} repeats {run.name}, which another folder holds already; leave one out")
+        configs[run.name] = config
+        recorded.append(run)
     return recorded, configs
 
 
 def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Table]:
-    kind = "sampled actions" if sampled else "the most likely actions"
+    how = " --sampled" if sampled else ""
     scores = Table(
-        ["env", "algo", "schedule", "seed", "steps", "score", "training, last 100", "training, best 100"],
+        ["env", "algo", "schedule", "seed", "steps", "score", "training, last 100"],
         [
             [
                 run.env,
@@ -63,13 +69,12 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
                 f"{run.steps:,}",
                 f"{run.score:,.2f} +- {run.score_deviation:,.2f}",
                 f"{run.last:,.2f}",
-                f"{run.best:,.2f}",
             ]
             for run in recorded
         ],
         [
-            f"Score: mean true return of {episodes} episodes of the final policy with {kind}. Training: mean true "
-            "return of 100 episodes in a row while it learned, which sampled its actions."
+            f"Score: mean true return of `htsrl eval RUN_DIR --episodes {episodes}{how}`. Training: mean true return "
+            "of the last 100 episodes before the end, with sampled actions."
         ],
     )
     commands = Table(
@@ -80,12 +85,13 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
 
 
 def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Recorded:
-    experiment = config.experiment
+    experiment, folder = config.experiment, RunFolder(run_dir)
     if not isinstance(experiment.env, str):
         raise ConfigError(f"{run_dir} was trained on a callable, which no command could repeat; name an environment")
+    if folder.result()["interrupted"]:
+        raise ConfigError(f"{run_dir} was interrupted, so no command repeats it; let the run end")
     evaluation = evaluate(run_dir, episodes, sampled=sampled)
     curve, links = read_curve(run_dir), read_links(run_dir)
-    returns = [mean for _, mean in curve]
     return Recorded(
         env=experiment.env,
         algo=experiment.algorithm.name,
@@ -94,10 +100,9 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
         steps=len(links) * experiment.batch_steps,
         score=evaluation.mean_return,
         score_deviation=evaluation.std_return,
-        best=max(returns),
-        last=returns[-1],
+        last=curve[-1][1],
         digest=links[-1].chain,
-        command=train_command(experiment, episodes),
+        command=train_command(experiment),
         curve=_thinned(curve),
     )
 

@@ -10,6 +10,7 @@ weaker memory order (ARM) would need a fence here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,15 @@ class Tickets:
         return even
 
 
+class Cost(IntEnum):
+    """The columns of `cpu_seconds`: what a worker spent its CPU time on."""
+
+    SIMULATOR = 0
+    INFERENCE = 1
+    LEARNING = 2
+    TOTAL = 3
+
+
 def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
     """The words that steer a run, by writer."""
     return [
@@ -54,7 +64,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("published_version", (1,), "int64"),  # the learner
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
-        ArraySpec("cpu_seconds", (num_workers, 4), "float64"),  # each worker its own, by roles.meter.Cost
+        ArraySpec("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
     ]
 
 

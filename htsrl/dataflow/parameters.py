@@ -110,6 +110,7 @@ class ParameterRing:
             view.copy_(parameter.detach())
         for buffer, initial in zip(self.modules[0].buffers(), module.buffers(), strict=True):
             buffer.copy_(initial)
+        self.commit(version=0)
 
     def draft(self, version: int) -> int:
         """Copy the version before into the slot of `version`, to be improved there; returns the slot."""

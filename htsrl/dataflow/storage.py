@@ -16,9 +16,9 @@ POISON_BYTE = 0xA5
 class Storages:
     """The fields of both storages, as arrays `[storage, T, B, ...]`.
 
-    Who writes what: of environment b, its executor writes the observations, noise, rewards and episode ends, and clears
-    the bootstrap values when a rollout begins; its actor writes the versions, actions, log-probabilities and values.
-    The learner only reads, unless it is told to poison what it has read.
+    Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
+    active, and clears the bootstrap values when a rollout begins; its actor writes the versions, actions,
+    log-probabilities and values. The learner only reads, unless it is told to poison what it has read.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:

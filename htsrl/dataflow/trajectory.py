@@ -37,6 +37,7 @@ class TrajectorySpec:
     num_steps: int
     num_envs: int
     num_agents: int
+    is_team: bool
     fields: tuple[Field, ...]
     observation_names: tuple[str, ...]
     noise: ActionNoise
@@ -46,8 +47,8 @@ class TrajectorySpec:
         return self.num_envs * self.num_agents
 
     def columns_of(self, env: int) -> int | slice:
-        """The columns of an environment's agents; a single one as a number, so that indexing drops the axis."""
-        return env if self.num_agents == 1 else slice(env * self.num_agents, (env + 1) * self.num_agents)
+        """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
+        return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
 
     def arrays(self) -> list[ArraySpec]:
         return [
@@ -61,7 +62,7 @@ def trajectory_spec(
     action_space: spaces.Space[object],
     num_steps: int,
     num_envs: int,
-    num_agents: int = 1,
+    team_size: int | None = None,
 ) -> TrajectorySpec:
     """The fields for environments with these spaces, in the order in which a step fills them."""
     observations = observation_leaves(observation_space)
@@ -83,6 +84,14 @@ def trajectory_spec(
         Field("episode_returns", (), "float64"),
         Field("episode_lengths", (), "int64"),
     ]
-    if num_agents > 1:
+    if team_size is not None:
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
-    return TrajectorySpec(num_steps, num_envs, num_agents, tuple(fields), tuple(observations), action.noise)
+    return TrajectorySpec(
+        num_steps,
+        num_envs,
+        num_agents=team_size or 1,
+        is_team=team_size is not None,
+        fields=tuple(fields),
+        observation_names=tuple(observations),
+        noise=action.noise,
+    )

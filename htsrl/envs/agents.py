@@ -32,6 +32,7 @@ class Agents(Protocol):
     """One environment and all who act in it."""
 
     num_agents: int
+    is_team: bool
     active: Any
     """Who takes part in the next step."""
 
@@ -55,6 +56,7 @@ class SingleAgent:
     """One agent; an environment that can write its observation where it is told to (`step_into`) does so."""
 
     num_agents = 1
+    is_team = False
     active = True
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -87,14 +89,18 @@ class SingleAgent:
 
 
 class TeamMates:
-    """The agents of a `Team`; those that are not active are seen as zeros."""
+    """The agents of a `Team`; for those that are not active, the rows hold the least that a network can take."""
+
+    is_team = True
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         assert isinstance(env.unwrapped, Team)
         self._env: Any = env
         self._team = env.unwrapped
         self._writes_itself = _writes_itself(env)
-        self._checked = ObservationGuard(observation_leaves(env.observation_space)["obs"])
+        leaf = observation_leaves(env.observation_space)["obs"]
+        self._checked = ObservationGuard(leaf)
+        self._blank = leaf.start
         self._to_env = action_leaf(env.action_space).to_env
         self.num_agents = env.unwrapped.num_agents
         self.active = np.zeros(self.num_agents, np.bool_)
@@ -121,14 +127,11 @@ class TeamMates:
         rewards = self._row_per_agent("rewards", rewards, np.float64)
         terminated = self._row_per_agent("terminated", terminated, np.bool_)
         truncated = self._row_per_agent("truncated", truncated, np.bool_)
+        acted, self.active = self.active, self._row_per_agent("active", self._team.active, np.bool_)
+        rewards, terminated, truncated = np.where(acted, rewards, 0.0), terminated & acted, truncated & acted
         if not np.isfinite(rewards).all():
             raise ValueError(f"the rewards are {rewards}, which are not all finite")
-        acted, self.active = self.active, self._row_per_agent("active", self._team.active, np.bool_)
-        if (left := acted & ~self.active & ~(terminated | truncated)).any():
-            raise ValueError(
-                f"agents {np.flatnonzero(left)} are not active any more, yet neither terminated nor truncated"
-            )
-        rewards, terminated, truncated = np.where(acted, rewards, 0.0), terminated & acted, truncated & acted
+        self._check_ends(acted, terminated | truncated)
         self._write(seen, acted | self.active, observations)
         cut = bool((truncated & ~terminated).any())
         return Outcome(rewards, terminated, truncated, float(rewards.mean()), not self.active.any(), cut, info)
@@ -136,10 +139,19 @@ class TeamMates:
     def close(self) -> None:
         self._env.close()
 
+    def _check_ends(self, acted: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
+        """Who has ended is not active, and who is not active any more has ended."""
+        if (left := acted & ~self.active & ~ended).any():
+            agents = np.flatnonzero(left)
+            raise ValueError(f"agents {agents} are not active any more, yet neither terminated nor truncated")
+        if (stayed := acted & self.active & ended).any():
+            agents = np.flatnonzero(stayed)
+            raise ValueError(f"agents {agents} have ended, yet are still active; they may be again a step later")
+
     def _write(self, seen: Any, present: NDArray[np.bool_], observations: NDArray[Any]) -> None:
         for agent in range(self.num_agents):
             if not present[agent]:
-                observations[agent] = 0
+                observations[agent] = self._blank
             elif seen is not observations:
                 observations[agent] = self._checked(seen[agent])
 

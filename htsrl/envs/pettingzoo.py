@@ -10,9 +10,11 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
+from htsrl.envs.agents import ObservationGuard
 from htsrl.envs.extras import import_simulator
 from htsrl.envs.team import Flags, Info, Team, TeamStep
 from htsrl.errors import ConfigError
+from htsrl.spaces import observation_leaves
 
 PREFIX = "pettingzoo/"
 
@@ -66,6 +68,7 @@ class PettingZooTeam(Team):
         self.action_space = _shared_space(self._names, parallel_env.action_space, "action")
         self.active: Flags = np.zeros(self.num_agents, np.bool_)
         shape, dtype = self.observation_space.shape or (), self.observation_space.dtype
+        self._checked = ObservationGuard(observation_leaves(self.observation_space)["obs"])
         self._observations: NDArray[Any] = np.zeros((self.num_agents, *shape), dtype)
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[NDArray[Any], Info]:
@@ -94,7 +97,7 @@ class PettingZooTeam(Team):
     def _look(self, seen: dict[Any, Any]) -> None:
         for row, name in enumerate(self._names):
             if name in seen:
-                self._observations[row] = seen[name]
+                self._observations[row] = self._checked(seen[name])
 
     def _rows(self, values: dict[Any, Any], dtype: Any) -> NDArray[Any]:
         return np.array([values.get(name, 0) for name in self._names], dtype)

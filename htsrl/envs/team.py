@@ -31,5 +31,6 @@ class Team(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         """Let every active agent act; returns observations, rewards, who terminated, who was truncated, and info."""
 
 
-def num_agents_of(env: gymnasium.Env[Any, Any]) -> int:
-    return env.unwrapped.num_agents if isinstance(env.unwrapped, Team) else 1
+def team_size_of(env: gymnasium.Env[Any, Any]) -> int | None:
+    """How many agents the environment's team has; None where it has no team."""
+    return env.unwrapped.num_agents if isinstance(env.unwrapped, Team) else None

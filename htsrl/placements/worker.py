@@ -12,6 +12,7 @@ import traceback
 
 import cloudpickle
 
+from htsrl.dataflow.exchange import Cost
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Waiter
@@ -21,7 +22,7 @@ from htsrl.parent_death import die_with_parent
 from htsrl.placements.assignment import Assignment
 from htsrl.placements.messages import Mouthpiece
 from htsrl.roles.executor import Executor
-from htsrl.roles.meter import Cost, Meter
+from htsrl.roles.meter import Meter
 from htsrl.roles.role import Jittery, Role, advance_all
 
 

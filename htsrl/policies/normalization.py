@@ -48,7 +48,9 @@ class ObservationScale(RunningMoments):
     """Brings observations to mean 0 and deviation 1, and cuts off what is far out."""
 
     def forward(self, obs: Tensor) -> Tensor:
-        scaled = (obs.float() - self.mean.float()) * self.deviation().reciprocal().float()
+        # Subtracted in the observations' own precision: doubles may be large and close together.
+        centred = (obs - self.mean.to(obs.dtype)).float()
+        scaled = centred * self.deviation().reciprocal().float()
         return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
 
 
@@ -64,8 +66,11 @@ class RewardScale(nn.Module):
         self.register_buffer("returns_B", torch.zeros(num_columns, dtype=torch.float64), persistent=False)
 
     @torch.no_grad()
-    def take_in(self, rewards_TB: Tensor, ends_TB: Tensor, discount: float) -> None:
-        """Carry every column's discounted return along through the batch, from one episode's end to the next."""
+    def take_in(self, rewards_TB: Tensor, ends_TB: Tensor, discount: float, counted: Tensor | slice) -> None:
+        """Carry every column's discounted return along through the batch, from one episode's end to the next.
+
+        Of the flattened steps only those that are `counted` enter the moments.
+        """
         returns_TB = torch.empty_like(rewards_TB, dtype=torch.float64)
         running_B = self.returns_B
         for t, rewards_B in enumerate(rewards_TB.double()):
@@ -73,7 +78,7 @@ class RewardScale(nn.Module):
             returns_TB[t] = running_B
             running_B = torch.where(ends_TB[t], 0.0, running_B)
         self.returns_B.copy_(running_B)
-        self.moments.take_in(returns_TB.flatten())
+        self.moments.take_in(returns_TB.flatten()[counted])
 
     def forward(self, rewards_TB: Tensor) -> Tensor:
         scaled = rewards_TB * self.moments.deviation().reciprocal().float()

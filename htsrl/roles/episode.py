@@ -15,13 +15,14 @@ class Episode:
 
     Such an environment has the attribute `reports_episodes = True`, and `info["episode"] = {"r": ..., "l": ...}` when
     one has truly ended: Atari's does, whose training episodes are lives, and football's, whose rewards are not the
-    score.
+    score. Where a wrapper cuts such an episode short, what was counted along since the reset is all there is.
     """
 
     def __init__(self, reported: bool) -> None:
         self.number = -1
         self.is_over = False
         self._reported = reported
+        self._was_cut = False
         self._return = 0.0
         self._length = 0
 
@@ -32,6 +33,7 @@ class Episode:
     def begin_next(self) -> None:
         self.number += 1
         self.is_over = False
+        self._was_cut = False
         self._return = 0.0
         self._length = 0
 
@@ -39,12 +41,13 @@ class Episode:
         self._return += outcome.score
         self._length += 1
         self.is_over = outcome.over
+        self._was_cut = outcome.cut
 
     def is_reported_in(self, info: Info) -> bool:
         return self._reported and "episode" in info
 
     def ended(self, info: Info) -> tuple[float, int] | None:
         """Return and length of what has ended; None where the environment says that nothing has."""
-        if not self._reported:
-            return self._return, self._length
-        return (float(info["episode"]["r"]), int(info["episode"]["l"])) if "episode" in info else None
+        if self.is_reported_in(info):
+            return float(info["episode"]["r"]), int(info["episode"]["l"])
+        return (self._return, self._length) if self._was_cut or not self._reported else None

@@ -6,20 +6,11 @@ Off unless asked for (`placement.measure_costs`): two readings of the clock cost
 from __future__ import annotations
 
 import time
-from enum import IntEnum
 from typing import Any
 
 from numpy.typing import NDArray
 
-
-class Cost(IntEnum):
-    """The columns of `cpu_seconds`, which has a row for each worker."""
-
-    SIMULATOR = 0
-    INFERENCE = 1
-    LEARNING = 2
-    TOTAL = 3
-
+from htsrl.dataflow.exchange import Cost
 
 SIMULATOR_METHODS = ("step", "reset", "step_into", "reset_into")
 

@@ -56,7 +56,6 @@ class Replica:
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
         self._first_column = index * self._agents.num_agents
-        self._is_team = self._agents.num_agents > 1
 
     def advance(self) -> bool:
         if self.stage is Stage.VERSION:
@@ -135,7 +134,7 @@ class Replica:
 
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION
-        if self._is_team:
+        if self._agents.is_team:
             self._storages["active"][self._storage, self.row, self._columns] = self._agents.active
         self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
 

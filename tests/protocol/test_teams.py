@@ -10,13 +10,14 @@ import pytest
 import torch
 from helpers import assert_same_run, run
 from numpy.typing import NDArray
-from teams import LAST_STEP, NUM_AGENTS, Relay
+from teams import LAST_STEP, NUM_AGENTS, Loner, Pair, Relay
 
 from htsrl import A2C, PPO, Experiment
 from htsrl.algorithms import update as update_module
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.digest import hash_batch
+from htsrl.envs.team import Team
 from htsrl.policies.policy import Policy
 from htsrl.roles import learner as learner_module
 from htsrl.seeding import reset_seed
@@ -124,6 +125,19 @@ def test_an_agent_whose_time_is_up_before_the_others_is_valued_at_its_own_last_o
     step_6 = fields["truncated"][6, 0]
     assert step_6.tolist() == [False, True, False]
     assert fields["bootstrap_values"][6, 0, 1] in [float(value) for value in values]
+
+
+@pytest.mark.parametrize("team", [Loner, Pair])
+def test_a_team_of_one_and_categories_that_do_not_begin_at_zero(team: type[Team]) -> None:
+    experiment = replace(EXPERIMENT, env=team, algorithm=A2C())
+    assert_same_run(run(experiment, num_executors=2, num_actors=2), run(experiment, num_executors=1, num_actors=0))
+
+
+def test_minibatches_stay_even_however_many_agents_are_gone() -> None:
+    """48 to 192 rows in 16 pieces; a piece of one row would have no deviation to normalise advantages by."""
+    crowd = replace(EXPERIMENT, num_envs=4, sync_interval=16, total_steps=4 * 16 * 8)
+    outcome = run(replace(crowd, algorithm=PPO(epochs=1, num_minibatches=16)))
+    assert len(outcome.links) == 8
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

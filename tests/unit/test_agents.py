@@ -74,6 +74,8 @@ class Wrong(Relay):
             seen[2, 0] = np.nan
         if self._fault == "leaves":
             self.active = np.array([True, True, False])
+        if self._fault == "stays":
+            terminated[1] = True
         if self._fault == "active":
             self.active = np.ones(2, np.bool_)
         return seen, rewards, terminated, truncated, info
@@ -86,6 +88,7 @@ class Wrong(Relay):
         ("nan reward", "not all finite"),
         ("nan", "the observation is not finite"),
         ("leaves", r"agents \[2\] are not active any more, yet neither terminated nor truncated"),
+        ("stays", r"agents \[1\] have ended, yet are still active"),
         ("active", r"active has shape \(2,\)"),
     ],
 )
@@ -107,6 +110,13 @@ def test_agents_that_are_gone_are_seen_as_zeros() -> None:
     assert agents.active.tolist() == [False, True, True]
     assert not seen[0].any()
     assert seen[1:].any()
+
+
+def test_the_reward_of_an_agent_that_is_gone_may_be_nan() -> None:
+    agents, seen = agents_of(Relay(garbage=np.nan)), np.empty((NUM_AGENTS, 4), np.float32)
+    agents.reset(0, seen)
+    outcomes = [agents.step(np.zeros(NUM_AGENTS, np.int64), seen) for _ in range(6)]
+    assert outcomes[-1].rewards[0] == 0.0
 
 
 def test_an_environment_that_writes_its_own_observation_is_given_the_place() -> None:

@@ -11,7 +11,8 @@ from helpers import assert_same_run, run
 
 from htsrl import A2C, ConfigError, Experiment
 from htsrl.bench import costs
-from htsrl.roles.meter import Cost, Meter
+from htsrl.dataflow.exchange import Cost
+from htsrl.roles.meter import Meter
 
 SMALL = Experiment("CartPole-v1", algorithm=A2C(), num_envs=4, total_steps=400)
 
@@ -70,7 +71,7 @@ def test_measuring_needs_workers() -> None:
 
 
 def test_the_table_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=8192)})
+    monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=12288)})
     measured = costs.measure(["small"], repetitions=2)
     assert [of.work for of in measured] == ["small", "small"]
     assert all(of.overhead > 0 for of in measured)

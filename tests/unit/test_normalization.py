@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from helpers import run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, evaluate, train
+from htsrl.algorithms import ppo
+from htsrl.algorithms import update as update_module
 from htsrl.algorithms.draft import Drafts
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
@@ -72,9 +75,50 @@ def test_rewards_are_divided_by_the_deviation_of_discounted_returns() -> None:
                 running[b] = 0.0
     scale = RewardScale(NUM_COLUMNS)
     for batch in (slice(0, 12), slice(12, 20)):
-        scale.take_in(torch.from_numpy(rewards[batch]), torch.from_numpy(ends[batch]), discount=0.9)
+        scale.take_in(torch.from_numpy(rewards[batch]), torch.from_numpy(ends[batch]), 0.9, slice(None))
     expected = np.clip(rewards / np.sqrt(np.var(returns) + 1e-8), -10, 10)
     np.testing.assert_allclose(scale(torch.from_numpy(rewards)), expected, rtol=1e-6)
+
+
+def test_only_counted_steps_enter_the_deviation_of_returns() -> None:
+    """Two columns, of which the second belongs to an agent that is gone."""
+    rewards = torch.tensor([[3.0, 0.0], [-1.0, 0.0], [2.0, 0.0]])
+    scale = RewardScale(2)
+    scale.take_in(rewards, torch.ones(3, 2, dtype=torch.bool), 0.9, torch.tensor([0, 2, 4]))
+    assert float(scale.moments.count) == 3
+    assert float(scale.moments.variance) == pytest.approx(np.var([3, -1, 2]))
+
+
+def test_doubles_that_are_large_and_close_together_keep_their_differences() -> None:
+    samples = 1e5 + 1e-3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    scale = ObservationScale((3,))
+    scale.take_in(samples)
+    assert scale(samples).std(dim=0).tolist() == pytest.approx([1.0] * 3, rel=0.02)
+
+
+def test_under_sync_the_first_ratio_is_exactly_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the policy sees while it is optimised is what it saw when it acted."""
+    first_of_updates: list[float] = []
+    loss = ppo.ppo_loss
+
+    def remember(*arguments: Any) -> ppo.PPOLoss:
+        result = loss(*arguments)
+        if not taken:
+            first_of_updates.append(float(result.approx_kl))
+        taken.append(True)
+        return result
+
+    update = ppo.ppo_update
+
+    def begin(*arguments: Any) -> dict[str, float]:
+        taken.clear()
+        return update(*arguments)
+
+    taken: list[bool] = []
+    monkeypatch.setattr(ppo, "ppo_loss", remember)
+    monkeypatch.setattr(update_module, "ppo_update", begin)
+    run(replace(NORMALIZED, schedule="sync"))
+    assert first_of_updates == [0.0] * 5
 
 
 def normalized_ring() -> ParameterRing:
@@ -94,7 +138,9 @@ def test_statistics_belong_to_a_version_and_a_draft_leaves_the_one_before_alone(
     assert float(first.observation_scale.variance.sum()) == 3.0, "version 0 must start from the module's own values"
     draft: Any = Drafts(ring, NORMALIZED.algorithm).begin(1).policy
     draft.observation_scale.take_in(torch.randn(50, 3))
-    draft.reward_scale.take_in(torch.ones(6, NUM_COLUMNS), torch.zeros(6, NUM_COLUMNS, dtype=torch.bool), 0.5)
+    draft.reward_scale.take_in(
+        torch.ones(6, NUM_COLUMNS), torch.zeros(6, NUM_COLUMNS, dtype=torch.bool), 0.5, slice(None)
+    )
     assert (float(first.observation_scale.count), float(first.reward_scale.returns_B.sum())) == (0.0, 0.0)
     following: Any = Drafts(ring, NORMALIZED.algorithm).begin(2).policy
     assert float(following.observation_scale.count) == 50

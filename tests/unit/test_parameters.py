@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -155,3 +156,23 @@ def test_two_rings_over_one_memory_see_the_same_versions() -> None:
     for mine, theirs in zip(learner.module(1).parameters(), actor.module(1).parameters(), strict=True):
         assert torch.equal(mine, theirs)
         assert mine.data_ptr() == theirs.data_ptr()
+
+
+def test_on_another_device_the_first_version_is_seen_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a GPU: whatever goes there is a copy."""
+
+    class OtherDevice:
+        type = "other"
+
+    to_device, other = torch.Tensor.to, OtherDevice()
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda self, *args, **kw: self.clone() if other in args else to_device(self, *args, **kw)
+    )
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
+    memory = SharedArrays(parameter_arrays(fully_connected(), 1))
+    memory.close_fd()
+    learner, actor = (ParameterRing(memory, fully_connected, cast(Any, other)) for _ in range(2))
+    learner.initialise(fully_connected())
+    for ring in (learner, actor):
+        expected = list(fully_connected().parameters())
+        assert all(map(torch.equal, ring.module(version=0).parameters(), expected))

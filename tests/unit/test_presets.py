@@ -68,6 +68,10 @@ def test_the_command_line_starts_from_the_environments_preset() -> None:
     assert train_defaults(["train", "ALE/Pong-v5", "--preset", "none"]).experiment.algorithm == PPO()
     assert train_defaults(["train", "CartPole-v1"]).preset == "none"
     assert train_defaults(["train", "CartPole-v1", "--run-dir", "ALE/Pong-v5"]).preset == "none"
+    assert train_defaults(["train", "CartPole-v1", "--import", "HalfCheetah-v5"]).preset == "none"
+    assert train_defaults(["train", "--no-tensorboard", "ALE/Pong-v5"]).preset == "atari"
+    assert train_defaults(["train", "--total-steps=9", "ALE/Pong-v5"]).preset == "atari"
+    assert train_defaults(["train", "ale_py:ALE/Pong-v5"]).preset == "atari"
     assert train_defaults(["train", "CartPole-v1", "--preset", "mujoco"]).experiment.network.normalize_observations
 
 
