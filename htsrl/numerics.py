@@ -33,7 +33,8 @@ def use_one_thread() -> None:
 
     torch.set_num_threads(1)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    # The same as use_deterministic_algorithms(True), which would also import torch's compiler: a second at every start.
+    torch.set_deterministic_debug_mode("error")
 
 
 @contextmanager
@@ -41,14 +42,13 @@ def single_threaded() -> Iterator[None]:
     """The same inside, and the caller's settings again outside."""
     import torch
 
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    threads, deterministic_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     use_one_thread()
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(deterministic_mode)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Recorded:
     schedule: str
     seed: int
     steps: int
+    interrupted: bool
+    """Ended before its time: its command goes on, and has this digest after so many steps."""
     score: float
     """Mean return of the evaluation."""
     score_deviation: float
@@ -66,7 +68,7 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
                 run.algo,
                 run.schedule,
                 f"{run.seed}",
-                f"{run.steps:,}",
+                f"{run.steps:,}{', interrupted' if run.interrupted else ''}",
                 f"{run.score:,.2f} +- {run.score_deviation:,.2f}",
                 f"{run.last:,.2f}",
             ]
@@ -74,7 +76,8 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
         ],
         [
             f"Score: mean true return of `htsrl eval RUN_DIR --episodes {episodes}{how}`. Training: mean true return "
-            "of the last 100 episodes before the end, with sampled actions."
+            "of the last 100 episodes before the end, with sampled actions. The command of an interrupted run goes on, "
+            "and has the digest below after as many steps.",
         ],
     )
     commands = Table(
@@ -85,11 +88,9 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
 
 
 def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Recorded:
-    experiment, folder = config.experiment, RunFolder(run_dir)
+    experiment = config.experiment
     if not isinstance(experiment.env, str):
         raise ConfigError(f"{run_dir} was trained on a callable, which no command could repeat; name an environment")
-    if folder.result()["interrupted"]:
-        raise ConfigError(f"{run_dir} was interrupted, so no command repeats it; let the run end")
     evaluation = evaluate(run_dir, episodes, sampled=sampled)
     curve, links = read_curve(run_dir), read_links(run_dir)
     return Recorded(
@@ -98,6 +99,7 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
         schedule=experiment.schedule,
         seed=experiment.seed,
         steps=len(links) * experiment.batch_steps,
+        interrupted=bool(RunFolder(run_dir).result()["interrupted"]),
         score=evaluation.mean_return,
         score_deviation=evaluation.std_return,
         last=curve[-1][1],
