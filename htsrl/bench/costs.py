@@ -27,15 +27,15 @@ from htsrl.train import train
 PARTS = ("simulator", "inference", "learning")
 CHECKED_STEPS = 5_000
 WORK: Mapping[str, Experiment] = {
-    "pong-a2c": replace(preset("ALE/Pong-v5", "a2c"), total_steps=32_000),
-    "pong-ppo": replace(preset("ALE/Pong-v5", "ppo"), total_steps=24_576),
-    "breakout-a2c": replace(preset("ALE/Breakout-v5", "a2c"), total_steps=32_000),
-    "breakout-ppo": replace(preset("ALE/Breakout-v5", "ppo"), total_steps=24_576),
-    "football-empty-goal-close": replace(preset("football/academy_empty_goal_close-v0"), total_steps=24_576),
-    "football-run-to-score": replace(preset("football/academy_run_to_score-v0"), total_steps=24_576),
-    "football-3-vs-1": replace(preset("football/academy_3_vs_1_with_keeper-v0"), total_steps=24_576),
+    "pong-a2c": replace(preset("ALE/Pong-v5", "a2c"), total_steps=24_000),
+    "pong-ppo": replace(preset("ALE/Pong-v5", "ppo"), total_steps=16_384),
+    "breakout-a2c": replace(preset("ALE/Breakout-v5", "a2c"), total_steps=24_000),
+    "breakout-ppo": replace(preset("ALE/Breakout-v5", "ppo"), total_steps=16_384),
+    "football-empty-goal-close": replace(preset("football/academy_empty_goal_close-v0"), total_steps=16_384),
+    "football-run-to-score": replace(preset("football/academy_run_to_score-v0"), total_steps=16_384),
+    "football-3-vs-1": replace(preset("football/academy_3_vs_1_with_keeper-v0"), total_steps=16_384),
     "football-3-vs-1-team": replace(
-        preset("football/academy_3_vs_1_with_keeper-v0"), env_args={"players": 3}, total_steps=24_576
+        preset("football/academy_3_vs_1_with_keeper-v0"), env_args={"players": 3}, total_steps=16_384
     ),
     "halfcheetah-ppo": replace(preset("HalfCheetah-v5"), total_steps=49_152),
     "cartpole-ppo": replace(Experiment("CartPole-v1"), total_steps=98_304),

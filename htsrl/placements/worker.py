@@ -75,7 +75,8 @@ def _build_roles(
         if hosted.actor is not None:
             roles.append(blueprint.build_actor(hosted.actor, shared, parameters, doorbells.ring_executors))
         if hosted.learner:
-            learner = blueprint.build_learner(shared, parameters, doorbells.ring_all_executors, mouthpiece.update)
+            report = meter.read_total_before(mouthpiece.update) if meter else mouthpiece.update
+            learner = blueprint.build_learner(shared, parameters, doorbells.ring_all_executors, report)
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)
             roles.append(learner)

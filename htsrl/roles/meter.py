@@ -6,11 +6,13 @@ Off unless asked for (`placement.measure_costs`): two readings of the clock cost
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
 from htsrl.dataflow.exchange import Cost
+from htsrl.roles.report import UpdateReport
 
 SIMULATOR_METHODS = ("step", "reset", "step_into", "reset_into")
 
@@ -38,6 +40,15 @@ class Meter:
         for method in SIMULATOR_METHODS:
             if hasattr(env, method):
                 self.watch(env, method, Cost.SIMULATOR)
+
+    def read_total_before(self, report: Callable[[UpdateReport], None]) -> Callable[[UpdateReport], None]:
+        """Reports that find the total as up to date as its parts."""
+
+        def report_in_time(update: UpdateReport) -> None:
+            self.read_total()
+            report(update)
+
+        return report_in_time
 
     def read_total(self) -> None:
         self._cpu_seconds[Cost.TOTAL] = time.process_time()
