@@ -29,7 +29,7 @@ install: $(VENV)/.installed ## make the virtual environment and install htsrl wi
 demo: install ## train PPO on CartPole-v1 until it is solved, and show the result
 	$(BIN)/htsrl train CartPole-v1 --algo ppo --schedule hts --total-steps 300000 --stop-at-return 475 --eval-episodes 100
 
-football: $(VENV)/.football ## build Google Research Football and install it (about 6 minutes, once)
+football: $(VENV)/.football ## build Google Research Football and install it (some minutes, once)
 	@$(BIN)/python -c "from htsrl.envs.football import Football; env = Football('academy_empty_goal_close'); \
 	    env.reset(seed=0); env.step(0); print('football works')"
 
