@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from htsrl.config import EnvFactory, Experiment
 from htsrl.envs.agents import agents_of
 from htsrl.envs.make import make_env
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, EnvironmentFailure, RunFolderError
 from htsrl.numerics import single_threaded
 from htsrl.roles.episode import Episode
 from htsrl.run_folder import RunFolder
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
 
 MOST_SEATS = 16
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ def evaluate(
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed={seed} must be from 0 to 2**63 - 1")
     folder = RunFolder.existing(Path(run_dir))
+    if folder.result()["updates"] == 0:
+        raise RunFolderError(
+            f"{run_dir} ended before its first update, so there is nothing to evaluate; train it again"
+        )
     experiment = folder.load_config(env).experiment
     from htsrl.policies.policy import policy_for
 
@@ -91,7 +97,7 @@ class Seat:
     def step(self, stored_actions: NDArray[Any]) -> tuple[float, int] | None:
         """Take one step; the return and length of the episode that it ended, if it did."""
         action = self._agents.to_env(stored_actions if self._agents.is_team else stored_actions[0])
-        outcome = self._agents.step(action, self._seen())
+        outcome = self._blaming(f"step({action})", lambda: self._agents.step(action, self._seen()))
         self._episode.add(outcome)
         self._steps += 1
         if not outcome.over:
@@ -107,7 +113,16 @@ class Seat:
     def _reset(self) -> dict[str, Any]:
         self._episode.begin_next()
         seed = reset_seed(self._seed, self._life, self.number, Purpose.EVALUATION_RESET)
-        return self._agents.reset(seed, self._seen())
+        return self._blaming(f"reset(seed={seed})", lambda: self._agents.reset(seed, self._seen()))
+
+    def _blaming(self, what: str, call: Callable[[], Result]) -> Result:
+        try:
+            return call()
+        except Exception as error:
+            raise EnvironmentFailure(
+                f"the environment raised {type(error).__name__} in {what} at step {self._steps} of evaluation episode "
+                f"{self.number}: {error}"
+            ) from error
 
     def _seen(self) -> NDArray[Any]:
         return self.observations if self._agents.is_team else self.observations[0, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -186,6 +187,10 @@ class RunsTable:
     """Folder for the record and its picture."""
 
     def run(self) -> int:
+        if re.fullmatch(r"[A-Za-z0-9._-]+", self.name) is None:
+            raise ConfigError(
+                f"--name {self.name!r} becomes part of a file name; use letters, digits, '.', '_' and '-'"
+            )
         recorded, configs = runs.read_runs(self.run_dirs, self.episodes, self.sampled)
         way = ["--sampled"] if self.sampled else []
         record = Record(

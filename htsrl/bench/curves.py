@@ -36,7 +36,7 @@ def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
     """A line per run."""
     figure, axes = _empty_picture()
     for run in recorded:
-        axes.plot(*zip(*run.curve, strict=True), label=run.name)
+        axes.plot(*zip(*run.curve, strict=True), label=run.name, marker="o" if len(run.curve) == 1 else None)
     axes.set_title(name, loc="left", fontsize=12)
     axes.legend(frameon=False)
     figure.savefig(picture, format="png")

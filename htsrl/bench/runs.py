@@ -11,7 +11,7 @@ from htsrl.bench.learning import Curve, read_curve
 from htsrl.bench.record import Table
 from htsrl.config import Config
 from htsrl.digest import read_links
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.evaluate import evaluate
 from htsrl.run_folder import RunFolder
 
@@ -91,8 +91,8 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
     experiment = config.experiment
     if not isinstance(experiment.env, str):
         raise ConfigError(f"{run_dir} was trained on a callable, which no command could repeat; name an environment")
+    curve, links = _curve_of(run_dir), read_links(run_dir)
     evaluation = evaluate(run_dir, episodes, sampled=sampled)
-    curve, links = read_curve(run_dir), read_links(run_dir)
     return Recorded(
         env=experiment.env,
         algo=experiment.algorithm.name,
@@ -107,6 +107,13 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
         command=train_command(experiment),
         curve=_thinned(curve),
     )
+
+
+def _curve_of(run_dir: Path) -> Curve:
+    try:
+        return read_curve(run_dir)
+    except HtsrlError as error:
+        raise RunFolderError(f"{run_dir}: {error}") from error
 
 
 def _thinned(curve: Curve) -> Curve:

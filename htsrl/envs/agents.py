@@ -146,7 +146,7 @@ class TeamMates:
             raise ValueError(f"agents {agents} are not active any more, yet neither terminated nor truncated")
         if (stayed := acted & self.active & ended).any():
             agents = np.flatnonzero(stayed)
-            raise ValueError(f"agents {agents} have ended, yet are still active; they may be again a step later")
+            raise ValueError(f"agents {agents} have ended, yet are still active; set active to False for them")
 
     def _write(self, seen: Any, present: NDArray[np.bool_], observations: NDArray[Any]) -> None:
         for agent in range(self.num_agents):

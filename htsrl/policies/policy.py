@@ -99,7 +99,10 @@ def build_policy(
 def _observation_scale(observation: ObservationLeaf) -> ObservationScale:
     if not observation.dtype.startswith("float"):
         kind = "categories" if observation.num_categories is not None else observation.dtype
-        raise ConfigError(f"normalize_observations=True needs observations of floats, not {kind}; turn it off")
+        raise ConfigError(
+            f"normalize_observations=True needs observations of floats, not {kind}; "
+            "turn it off with --no-normalize-observations (bytes are divided by 255 anyway)"
+        )
     return ObservationScale(observation.shape)
 
 

@@ -13,7 +13,7 @@ from htsrl.errors import ConfigError
 
 REPRESENTATIONS = ("extracted", "simple115v2")
 REWARDS = ("scoring", "scoring,checkpoints")
-REQUIRED_PACKAGES = ("gym", "six", "absl", "cv2", "gfootball_engine", "gfootball")
+REQUIRED_PACKAGES = ("gfootball", "gfootball_engine", "gym", "six", "absl", "cv2")
 
 
 @dataclass(frozen=True)
