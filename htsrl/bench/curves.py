@@ -27,19 +27,21 @@ def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
     for schedule in SCHEDULES:
         _draw_schedule(axes, [run for run in learned if run.schedule == schedule], schedule)
     num_seeds = len({run.seed for run in learned})
-    axes.set_title(f"{task.name}: mean of {num_seeds} seeds, and each of them", loc="left", fontsize=12)
-    axes.legend(frameon=False)
+    _finish(axes, f"{task.name}: mean of {num_seeds} seeds, and each of them")
     figure.savefig(picture, format="png")
 
 
 def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
     """A line per run."""
+    figure_of_runs(name, recorded).savefig(picture, format="png")
+
+
+def figure_of_runs(name: str, recorded: Sequence[Recorded]) -> Figure:
     figure, axes = _empty_picture()
     for run in recorded:
         axes.plot(*zip(*run.curve, strict=True), label=run.name, marker="o" if len(run.curve) == 1 else None)
-    axes.set_title(name, loc="left", fontsize=12)
-    axes.legend(frameon=False)
-    figure.savefig(picture, format="png")
+    _finish(axes, name)
+    return figure
 
 
 def _empty_picture() -> tuple[Figure, Axes]:
@@ -51,7 +53,6 @@ def _empty_picture() -> tuple[Figure, Axes]:
     figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.set_xlim(left=0)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("mean return of the last 100 episodes")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -59,6 +60,12 @@ def _empty_picture() -> tuple[Figure, Axes]:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _finish(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=12)
+    axes.set_xlim(left=0)  # last: a limit set before there are lines would keep the axis from 0 to 1
+    axes.legend(frameon=False)
 
 
 def _draw_schedule(axes: Axes, runs: Sequence[Learned], schedule: str) -> None:

@@ -6,11 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from htsrl import A2C, Config, ConfigError, Experiment, Placement, train
 from htsrl.bench import runs
 from htsrl.bench.command import RunsTable
+from htsrl.bench.curves import figure_of_runs
 from htsrl.digest import read_links
 
 
@@ -34,6 +36,15 @@ def test_the_record_holds_score_curve_command_and_digest(run_dir: Path, tmp_path
     assert recorded["curve"][-1] == [2000, recorded["last"]]
     assert path.with_suffix(".png").stat().st_size > 1000
     assert str(run_dir) not in path.read_text() + path.with_suffix(".md").read_text()
+
+
+def test_the_picture_shows_the_whole_curve(run_dir: Path) -> None:
+    recorded, _ = runs.read_runs([run_dir], 1, sampled=False)
+    (axes,) = figure_of_runs("cartpole", recorded).axes
+    assert axes.get_xlim()[0] == 0
+    assert axes.get_xlim()[1] >= 2000
+    (line,) = axes.get_lines()
+    assert len(np.asarray(line.get_xdata())) == len(recorded[0].curve)
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
