@@ -12,14 +12,14 @@ from htsrl.policies.policy import Policy
 
 def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     """Improve the draft from a batch that the behaviour policy made; returns metrics of the update."""
-    metrics = _improve(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
+    metrics = _optimise(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
     if draft.policy.observation_scale is not None:
         # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
         draft.policy.observation_scale.take_in(flat_steps(batch.observations["obs"])[batch.learned_rows()])
     return metrics
 
 
-def _improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
+def _optimise(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     algorithm = experiment.algorithm
     remaining = 1 - update / experiment.num_intervals
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
