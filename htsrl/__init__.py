@@ -8,9 +8,11 @@ from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noq
 from htsrl.envs.check.check import check_env  # noqa: E402
 from htsrl.envs.check.findings import Finding, Report  # noqa: E402
 from htsrl.errors import (  # noqa: E402
+    CheckpointDamaged,
     ConfigError,
     EnvironmentFailure,
     HtsrlError,
+    NotReproduced,
     PeerDied,
     RunFolderError,
     TrainingDiverged,
@@ -18,6 +20,7 @@ from htsrl.errors import (  # noqa: E402
 )
 from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
 from htsrl.presets import preset  # noqa: E402
+from htsrl.resume import resume  # noqa: E402
 from htsrl.run_folder import RunResult  # noqa: E402
 from htsrl.train import train  # noqa: E402
 
@@ -26,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "A2C",
     "PPO",
+    "CheckpointDamaged",
     "Config",
     "ConfigError",
     "EnvironmentFailure",
@@ -34,6 +38,7 @@ __all__ = [
     "Finding",
     "HtsrlError",
     "Network",
+    "NotReproduced",
     "PeerDied",
     "Placement",
     "Report",
@@ -44,5 +49,6 @@ __all__ = [
     "check_env",
     "evaluate",
     "preset",
+    "resume",
     "train",
 ]

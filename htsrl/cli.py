@@ -1,33 +1,29 @@
-"""The command line: `htsrl train`, `eval`, `digest`, `compare`, `check-env`, `bench`."""
+"""The command line: `htsrl train`, `resume`, `eval`, `digest`, `compare`, `check-env`, `bench`."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Protocol
 
 import tyro
 
 from htsrl.bench.command import Bench
 from htsrl.cli_check_env import CheckEnv
+from htsrl.cli_resume import Resume, resume_defaults
 from htsrl.cli_train import train_defaults
 from htsrl.digest import first_difference, read_links
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.evaluate import evaluate
+from htsrl.interrupts import Terminated, end_at_second_signal
 from htsrl.run_folder import RunFolder
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, treated like Ctrl-C: results are written, workers ended."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ class Command(Protocol):
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     sys.path.insert(0, "")  # --import finds modules of the current folder, as `python -m` would
-    signal.signal(signal.SIGTERM, _raise_terminated)
+    end_at_second_signal()
     try:
         sys.exit(_parse(arguments).run())
     except ConfigError as error:
@@ -114,8 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parse(arguments: Sequence[str]) -> Command:
     """The command asked for; `train` has the flags of the algorithm that is asked for with it."""
     defaults = train_defaults(arguments)
+    resuming = Resume(tyro.MISSING, placement=resume_defaults(arguments))
     commands: Any = (
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
+        | Annotated[Resume, tyro.conf.subcommand("resume", default=resuming)]
         | Annotated[Eval, tyro.conf.subcommand("eval")]
         | Annotated[Digest, tyro.conf.subcommand("digest")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
@@ -131,7 +129,3 @@ def _parse(arguments: Sequence[str]) -> Command:
 def _explain(error: HtsrlError, exit_code: int) -> None:
     print(f"error: {error}", file=sys.stderr)
     sys.exit(exit_code)
-
-
-def _raise_terminated(signum: int, frame: FrameType | None) -> None:
-    raise Terminated

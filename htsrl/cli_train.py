@@ -47,7 +47,7 @@ class _PPOExperimentFlags(_ExperimentFlags):
 
 
 @dataclass(frozen=True)
-class _PlacementFlags(Placement):
+class PlacementFlags(Placement):
     backend: Annotated[Literal["inline", "processes"], tyro.conf.arg(name="placement")] = "processes"
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
 
@@ -64,16 +64,16 @@ class _TrainFlags:
     """An argument for the environment's constructor, the value in JSON."""
     eval_episodes: int
     """After training, play so many episodes with the final policy and print the score."""
-    placement: _PlacementFlags
+    placement: PlacementFlags
 
     def _train(self, flags: _ExperimentFlags) -> int:
         env_args = {**flags.env_args, **dict(parse_env_arg(text) for text in self.env_arg)}
-        experiment = dataclasses.replace(_plain(Experiment, flags), env=resolve_env(flags.env), env_args=env_args)
+        experiment = dataclasses.replace(plain(Experiment, flags), env=resolve_env(flags.env), env_args=env_args)
         preset = preset_name(flags.env) if self.preset == "auto" and self.config is None else self.preset
         if preset in PRESETS:
             print(f"preset    {preset} ({self.algo}); --preset none starts from the plain defaults", file=sys.stderr)
-        result = train(Config(experiment, _plain(Placement, self.placement)))
-        _print_result(result)
+        result = train(Config(experiment, plain(Placement, self.placement)))
+        print_result(result)
         if self.eval_episodes:
             evaluation = evaluate(result.run_dir, self.eval_episodes)
             print(
@@ -119,7 +119,7 @@ def train_defaults(arguments: Sequence[str]) -> TrainA2C | TrainPPO:
     experiment = _flags(_A2CExperimentFlags if algo == "a2c" else _PPOExperimentFlags, settings)
     if not isinstance(experiment.algorithm, ALGORITHMS[algo]):
         experiment = dataclasses.replace(experiment, algorithm=ALGORITHMS[algo]())
-    placement = dataclasses.replace(_flags(_PlacementFlags, base and base.placement), run_dir=None)
+    placement = dataclasses.replace(_flags(PlacementFlags, base and base.placement), run_dir=None)
     command = TrainA2C if algo == "a2c" else TrainPPO
     return command(algo, name, known.config, (), 0, placement, experiment)
 
@@ -132,11 +132,11 @@ def _preset(asked: str | None, base: Config | None, arguments: Sequence[str]) ->
         if base is not None and asked != "none":
             raise ConfigError(f"--preset {asked} and --config are both something to start from; use one of them")
         return asked
-    names = [] if base is not None else [name for name in map(preset_name, _plain_words(arguments)) if name]
+    names = [] if base is not None else [name for name in map(preset_name, plain_words(arguments)) if name]
     return names[0] if names else "none"
 
 
-def _plain_words(arguments: Sequence[str]) -> list[str]:
+def plain_words(arguments: Sequence[str]) -> list[str]:
     """The arguments that are neither flags nor the values of flags."""
     sections: tuple[Any, ...] = (Experiment, Placement, Network, A2C, PPO)
     switches = {field.name for section in sections for field in dataclasses.fields(section) if field.type == "bool"}
@@ -156,7 +156,7 @@ def _flags(cls: Any, values: Any) -> Any:
     return cls(**{name: value for name, value in given.items() if value != NO_ENV})
 
 
-def _plain(cls: Any, flags: Any) -> Any:
+def plain(cls: Any, flags: Any) -> Any:
     """Flags as the plain dataclass that they extend."""
     return cls(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)})
 
@@ -172,7 +172,7 @@ def parse_env_arg(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _print_result(result: RunResult) -> None:
+def print_result(result: RunResult) -> None:
     folder = RunFolder(result.run_dir)
     mean_return = "no episode ended" if result.mean_return is None else f"{result.mean_return:.2f}"
     print(f"return    {mean_return} (mean of the last 100 training episodes)")

@@ -135,6 +135,9 @@ class Experiment:
     schedule: Literal["hts", "sync", "lockstep"] = "hts"
     """hts: learn while rolling out, one version behind. sync: in turn, lag 0. lockstep: sync with a barrier at every
     step, the classic baseline."""
+    on_env_error: Literal["stop", "truncate"] = "stop"
+    """What an exception in an environment does. stop: the run ends, if it happens again when the environment is brought
+    back. truncate: the episode ends as if a time limit had cut it, a new environment takes over, and it is counted."""
     num_envs: int = 16
     """Environments stepped side by side."""
     sync_interval: int | None = None
@@ -179,6 +182,14 @@ class Placement:
     """Where the networks run: cpu, cuda, cuda:1 ..."""
     run_dir: Path | None = None
     """Folder for this run's results; must not exist yet. None: a new one under runs/."""
+    checkpoint_every_seconds: float | None = 300.0
+    """Write a checkpoint about this often, in the background, and one at the end in any case. None: not by time."""
+    checkpoint_every_updates: int | None = None
+    """Also write one before every so many updates. None: not by count."""
+    keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept, beside the one with the best return."""
+    restart_workers: bool = True
+    """Start a worker process that dies again, where it left off. Otherwise its end is the run's."""
     log_every_steps: int = 2048
     """Metrics are written about this often, in environment steps."""
     tensorboard: bool = True
@@ -186,13 +197,13 @@ class Placement:
     progress: Literal["auto", "live", "plain", "off"] = "auto"
     """Progress on the terminal; auto is live on a terminal and plain lines elsewhere."""
     deadline_seconds: float = 300.0
-    """A worker that waits longer than this for the others ends the run with an error."""
+    """A worker that gets nowhere for so long is killed and started again; when it happens once more, the run ends."""
     jitter_seconds: float = 0.0
     """For tests: every role sleeps up to this long before each piece of work."""
     measure_costs: bool = False
     """Also write to the metrics how many CPU seconds went into simulator, inference, learning and in all."""
     verify_storages: bool = False
-    """For tests: poison every storage that was learned from and check that nobody writes to one being read."""
+    """For tests: poison every storage before it is written and check that nobody writes to one being read."""
 
     def resolved_executors(self, num_envs: int) -> int:
         return min(num_envs, available_cores()) if self.num_executors is None else self.num_executors

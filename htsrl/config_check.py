@@ -25,6 +25,8 @@ NOT_NEGATIVE: Rule = (lambda x: x >= 0, "0 or more")
 A_SHARE: Rule = (lambda x: 0 <= x <= 1, "from 0 to 1")
 
 RULES: dict[str, Rule] = {
+    "checkpoint_every_seconds": ABOVE_0,
+    "checkpoint_every_updates": AT_LEAST_1,
     "clip_range": ABOVE_0,
     "deadline_seconds": (lambda x: 0 < x <= LONGEST_DEADLINE_SECONDS, "above 0 and at most a week"),
     "discount": A_SHARE,
@@ -33,6 +35,7 @@ RULES: dict[str, Rule] = {
     "gae_lambda": A_SHARE,
     "hidden_sizes": (lambda sizes: all(size >= 1 for size in sizes), "all at least 1"),
     "jitter_seconds": NOT_NEGATIVE,
+    "keep_checkpoints": AT_LEAST_1,
     "learning_rate": ABOVE_0,
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,

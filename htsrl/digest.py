@@ -71,8 +71,12 @@ def hash_batch(fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
 class DigestChain:
     """Grows by a link at every barrier."""
 
-    def __init__(self, initial_parameters: Sequence[NDArray[Any]]) -> None:
-        self.chain = _hash_of(initial_parameters)
+    def __init__(self, chain: str) -> None:
+        self.chain = chain
+
+    @classmethod
+    def begin(cls, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
+        return cls(_hash_of(initial_parameters))
 
     def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Link:
         parameter_hash = _hash_of(parameters)

@@ -10,7 +10,16 @@ class ConfigError(HtsrlError):
 
 
 class EnvironmentFailure(HtsrlError):
-    """An environment raised, or broke the Gymnasium contract, while it was being trained on."""
+    """An environment raised, hung, or broke the Gymnasium contract, while it was being trained on."""
+
+    def __init__(self, message: str, env: int | None = None) -> None:
+        super().__init__(message)
+        self.env = env
+        """The environment's index, where it is known."""
+
+
+class NotReproduced(EnvironmentFailure):
+    """An environment, played again with the same seed and actions, led to something else."""
 
 
 class TrainingDiverged(HtsrlError):
@@ -27,3 +36,7 @@ class WaitTimeout(HtsrlError):
 
 class RunFolderError(HtsrlError):
     """A run folder is missing, incomplete or not what it claims to be."""
+
+
+class CheckpointDamaged(RunFolderError):
+    """A checkpoint is cut, altered or not one at all; nothing of it was used."""

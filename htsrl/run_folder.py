@@ -6,9 +6,13 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from htsrl.config import Config, EnvFactory
 from htsrl.config_file import env_name, load_config, to_json
@@ -33,6 +37,12 @@ class RunResult:
     seconds: float
     interrupted: bool = False
     """Ended before its time, by Ctrl-C, a signal or an error."""
+    env_errors: int = 0
+    """Episodes that an exception in their environment cut short, with on_env_error="truncate"."""
+    restarts: int = 0
+    """How often a worker died and was started again, since the run was last started or resumed."""
+    numerics_changes: int = 0
+    """How often it was resumed where numbers are computed differently; above 0, its digest is nobody else's."""
 
     def summary(self) -> dict[str, Any]:
         return {**asdict(self), "run_dir": str(self.run_dir)}
@@ -49,7 +59,9 @@ class RunFolder:
         """The folder a run will use; refuses one that exists."""
         path = config.placement.run_dir or _default_path(config)
         if path.exists():
-            raise ConfigError(f"run_dir={path} exists already; choose another, or remove it first")
+            raise ConfigError(
+                f"run_dir={path} exists already; choose another, or go on with the run in it: htsrl resume {path}"
+            )
         return cls(path)
 
     @classmethod
@@ -79,16 +91,47 @@ class RunFolder:
         return self.path / "learning_curve.png"
 
     @property
+    def checkpoints_dir(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
     def tensorboard_dir(self) -> Path:
         return self.path / "tensorboard"
 
     def create(self, config: Config, fingerprint: Fingerprint) -> None:
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir(0o700, parents=True)
         except OSError as error:
             raise ConfigError(f"cannot make run_dir={self.path}: {error.strerror}") from error
+        self.save_config(config)
+        self._save_fingerprint(fingerprint)
+
+    def save_config(self, config: Config) -> None:
         _write(self.config_file, to_json(config).encode())
-        _write(self.path / "fingerprint.json", json.dumps(asdict(fingerprint), indent=2).encode())
+
+    def _save_fingerprint(self, fingerprint: Fingerprint) -> None:
+        self.save_json(self.path / "fingerprint.json", asdict(fingerprint))
+
+    def note_change_of_numerics(self, version: int, changes: Sequence[str], fingerprint: Fingerprint) -> None:
+        """Mark the run for good: from here on its bits are those of another machine or library."""
+        noted = self.numerics_changes()
+        self.save_json(self._numerics_changes_file, [*noted, {"version": version, "changes": list(changes)}])
+        self._save_fingerprint(fingerprint)
+
+    def numerics_changes(self) -> list[dict[str, Any]]:
+        path = self._numerics_changes_file
+        try:
+            changes: list[dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else []
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from error
+        return changes
+
+    @property
+    def _numerics_changes_file(self) -> Path:
+        return self.path / "numerics_changes.json"
+
+    def save_json(self, path: Path, document: Any) -> None:
+        _write(path, (json.dumps(document, indent=2) + "\n").encode())
 
     def load_config(self, env: str | EnvFactory | None = None) -> Config:
         return load_config(self.config_file, env)
@@ -106,6 +149,12 @@ class RunFolder:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
         _write(self.policy_file, save(tensors, metadata={"version": str(version)}))
 
+    def save_diverged_batch(self, update: int, batch: Mapping[str, NDArray[Any]]) -> None:
+        from safetensors.numpy import save
+
+        arrays = {name: np.ascontiguousarray(array) for name, array in batch.items()}
+        _write(self.path / "diverged_batch.safetensors", save(arrays, metadata={"update": str(update)}))
+
     def load_policy(self, policy: nn.Module) -> None:
         from safetensors.torch import load_file
 
@@ -122,7 +171,7 @@ class RunFolder:
         return result
 
     def save_result(self, result: RunResult) -> None:
-        _write(self.path / "result.json", (json.dumps(result.summary(), indent=2) + "\n").encode())
+        self.save_json(self.path / "result.json", result.summary())
 
 
 def _default_path(config: Config) -> Path:
@@ -140,8 +189,15 @@ def _default_path(config: Config) -> Path:
 def _write(path: Path, data: bytes) -> None:
     """All of it or nothing: a crash leaves the old file or the new one, never half of either."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb", opener=_private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -34,7 +34,12 @@ def draw_blueprint(config: Config) -> Blueprint:
     experiment, placement = config.experiment, config.placement
     observation_space, action_space, team_size = _look_at_env(experiment)
     trajectory = trajectory_spec(
-        observation_space, action_space, experiment.interval_steps, experiment.num_envs, team_size
+        observation_space,
+        action_space,
+        experiment.interval_steps,
+        experiment.num_envs,
+        team_size,
+        forgives=experiment.on_env_error == "truncate",
     )
     policy = policy_for(experiment, observation_space, action_space, trajectory.num_columns)
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from htsrl.config import Algorithm
-from htsrl.dataflow.parameters import NUM_SLOTS, ParameterRing
+from htsrl.dataflow.parameters import ParameterRing
+from htsrl.dataflow.versions import NUM_SLOTS
+from htsrl.errors import TrainingDiverged
+from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
 
 OPTIMIZER_VECTORS = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",)}
@@ -23,15 +26,19 @@ class Draft:
         self.policy = policy
         self._optimizer = optimizer
         self._gradient = gradient
+        self._loss = torch.zeros(())
 
     def differentiate(self, loss: Tensor) -> None:
         """Take the gradient of `loss` at the parameters it was computed with."""
         self._gradient.zero_()
+        self._loss = loss.detach()
         loss.backward()  # type: ignore[no-untyped-call]
 
     def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to `max_norm`; returns its length before."""
+        """Scale the gradient down to `max_norm`; returns its length before. Nothing moves by what is not finite."""
         norm: Tensor = torch.linalg.vector_norm(self._gradient)
+        if not torch.isfinite(self._loss + norm):  # one look at both: on a GPU each would wait for the device
+            raise TrainingDiverged(f"the loss is {self._loss:g} and the length of its gradient {norm:g}")
         self._gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
@@ -39,6 +46,7 @@ class Draft:
         """Move the draft's parameters by the gradient, wherever that was taken."""
         self._optimizer.param_groups[0]["lr"] = learning_rate
         self._optimizer.step()
+        reach("optimizer step")
 
 
 class Drafts:

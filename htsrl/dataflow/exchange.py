@@ -2,7 +2,8 @@
 
 An executor that has written an observation into a storage writes a *ticket* into `requests[env]`; the actor
 that serves the environment writes its answer into the storage and then the same ticket into `answers[env]`.
-Every word has one writer and only grows, so whatever process is killed, the words say what is left to do.
+Every word has one writer, so whatever process is killed, the words say what is left to do. They only grow, except that
+an environment that was brought back asks once more for what it had asked for in the rollout that it makes again.
 A word is written after the data that it announces, and x86-64 shows others the two in that order. Machines with a
 weaker memory order (ARM) would need a fence here.
 """
@@ -63,6 +64,9 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
         ArraySpec("published_version", (1,), "int64"),  # the learner
         ArraySpec("stop", (1,), "int64"),  # the supervisor
+        ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
+        ArraySpec("inside", (num_envs,), "bool"),  # the environment's executor, while the environment runs
+        ArraySpec("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
         ArraySpec("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
     ]
@@ -76,6 +80,9 @@ class Exchange:
         self.requests: Words = memory["requests"]
         self.answers: Words = memory["answers"]
         self.completed_rollouts: Words = memory["completed_rollouts"]
+        self.episodes: Words = memory["episodes"]
+        self.inside: NDArray[np.bool_] = memory["inside"]
+        self.naps: Words = memory["naps"]
         self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
         self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
         self._published_version: Words = memory["published_version"]

@@ -11,6 +11,7 @@ import math
 import mmap
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ from htsrl.errors import ConfigError
 
 Array = NDArray[Any]
 ALIGNMENT = 64  # a cache line, and what vector instructions like best
-PRIVATE = -1  # memory of this process alone, all that `inline` needs
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class SharedArrays:
     def __init__(self, specs: Sequence[ArraySpec], fd: int | None = None) -> None:
         """Allocate a new block, or map the existing one behind `fd`."""
         self.specs = tuple(specs)
-        num_bytes = sum(_aligned(spec.num_bytes) for spec in self.specs)
-        self.fd = _allocate(num_bytes) if fd is None else fd
-        self._block = mmap.mmap(self.fd, num_bytes)
+        self.num_bytes = sum(_aligned(spec.num_bytes) for spec in self.specs)
+        self.fd = _allocate(self.num_bytes) if fd is None else fd
+        self._block = mmap.mmap(self.fd, self.num_bytes)
         self._arrays: dict[str, Array] = {}
         offset = 0
         for spec in self.specs:
@@ -61,8 +61,7 @@ class SharedArrays:
 
     def close_fd(self) -> None:
         """Give up the right to hand the block to others; the mapping itself lives as long as its arrays."""
-        if self.fd != PRIVATE:
-            os.close(self.fd)
+        os.close(self.fd)
 
 
 def _aligned(num_bytes: int) -> int:
@@ -79,9 +78,10 @@ def _allocate(num_bytes: int) -> int:
     if num_bytes > available:
         raise too_much
     if sys.platform != "linux":
-        return PRIVATE
+        return _temporary_file(num_bytes)
     fd = os.memfd_create("htsrl")
     try:
+        os.fchmod(fd, 0o600)
         os.posix_fallocate(fd, 0, num_bytes)
     except OSError as error:
         os.close(fd)
@@ -89,6 +89,12 @@ def _allocate(num_bytes: int) -> int:
             raise too_much from error
         raise
     return fd
+
+
+def _temporary_file(num_bytes: int) -> int:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(num_bytes)
+        return os.dup(file.fileno())
 
 
 def _available_bytes() -> float:

@@ -1,6 +1,5 @@
 """Versioned parameters: one flat vector per version, in a ring of three slots of shared memory.
 
-While update u runs, version u-1 made its data, version u acts, and version u+1 is being written: three slots.
 A slot holds the parameters, the optimizer's state and the running statistics behind them, so an update reads one
 whole slot and writes another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views
 into the slots and publishing copies nothing; on another device each slot has a mirror there.
@@ -15,8 +14,8 @@ import torch
 from torch import nn
 
 from htsrl.dataflow.memory import ALIGNMENT, ArraySpec, SharedArrays
+from htsrl.dataflow.versions import NUM_SLOTS, slot_of
 
-NUM_SLOTS = 3
 FLOAT_BYTES = 4
 
 
@@ -91,13 +90,9 @@ class ParameterRing:
             for parameter, view in zip(module.parameters(), self.layout.views(slot[0], module), strict=True):
                 parameter.data = view
 
-    @staticmethod
-    def slot_of(version: int) -> int:
-        return version % NUM_SLOTS
-
     def module(self, version: int) -> nn.Module:
         """The policy of a published version."""
-        slot = self.slot_of(version)
+        slot = slot_of(version)
         if not self._on_host and self._mirrored_versions[slot] != version:
             self.slots[slot, 0].copy_(self._shared[slot, 0])
             self.statistics[slot].copy_(self._shared_statistics[slot])
@@ -114,7 +109,7 @@ class ParameterRing:
 
     def draft(self, version: int) -> int:
         """Copy the version before into the slot of `version`, to be improved there; returns the slot."""
-        slot, previous = self.slot_of(version), self.slot_of(version - 1)
+        slot, previous = slot_of(version), slot_of(version - 1)
         self.slots[slot].copy_(self.slots[previous])
         self.steps[slot] = self.steps[previous]
         self.statistics[slot].copy_(self.statistics[previous])
@@ -122,7 +117,7 @@ class ParameterRing:
 
     def commit(self, version: int) -> None:
         """Bring a finished draft into shared memory; a no-op where the draft was written there."""
-        slot = self.slot_of(version)
+        slot = slot_of(version)
         if not self._on_host:
             self._shared[slot].copy_(self.slots[slot])
             self._shared_steps[slot] = self.steps[slot]

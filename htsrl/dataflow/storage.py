@@ -17,8 +17,8 @@ class Storages:
     """The fields of both storages, as arrays `[storage, T, B, ...]`.
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
-    active, and clears the bootstrap values when a rollout begins; its actor writes the versions, actions,
-    log-probabilities and values. The learner only reads, unless it is told to poison what it has read.
+    active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
+    versions, actions, log-probabilities and values. The learner only reads.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
@@ -37,10 +37,9 @@ class Storages:
             if field.learned_from
         }
 
-    def poison(self, storage: int) -> None:
-        """Fill what was learned from with nonsense, so that reading it again cannot go unnoticed.
-
-        The observation after the last step survives: the next rollout of its environment starts from it.
-        """
-        for array in self.batch(storage).values():
-            array.view(np.uint8)[...] = POISON_BYTE
+    def poison(self, storage: int, columns: int | slice) -> None:
+        """Fill what will be learned from with nonsense, so that a place left unwritten cannot go unnoticed."""
+        for name in self.batch(storage):
+            array = self.fields[name]
+            nonsense = np.full(array.itemsize, POISON_BYTE, np.uint8).view(array.dtype)[0]
+            array[storage, : self.spec.num_steps, columns] = nonsense

@@ -63,6 +63,7 @@ def trajectory_spec(
     num_steps: int,
     num_envs: int,
     team_size: int | None = None,
+    forgives: bool = False,
 ) -> TrajectorySpec:
     """The fields for environments with these spaces, in the order in which a step fills them."""
     observations = observation_leaves(observation_space)
@@ -86,6 +87,8 @@ def trajectory_spec(
     ]
     if team_size is not None:
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
+    if forgives:
+        fields.append(Field("failures", (), "bool"))  # in the environment's first column
     return TrajectorySpec(
         num_steps,
         num_envs,

@@ -26,6 +26,8 @@ class Outcome(NamedTuple):
     cut: bool
     """A time limit ended somebody's episode, so the value of what would have followed is wanted."""
     info: Info
+    failed: bool = False
+    """The environment raised, and was forgiven."""
 
 
 class Agents(Protocol):
@@ -33,8 +35,13 @@ class Agents(Protocol):
 
     num_agents: int
     is_team: bool
-    active: Any
-    """Who takes part in the next step."""
+
+    @property
+    def env(self) -> gymnasium.Env[Any, Any]: ...
+
+    @property
+    def active(self) -> Any:
+        """Who takes part in the next step."""
 
     def to_env(self, stored: NDArray[Any]) -> Any:
         """Stored actions in the environment's own terms."""
@@ -44,6 +51,9 @@ class Agents(Protocol):
 
     def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
         """Act; what is seen is written into `observations`."""
+
+    def look_again(self) -> None:
+        """Find out who is active, after the environment was changed from outside."""
 
     def close(self) -> None: ...
 
@@ -60,23 +70,23 @@ class SingleAgent:
     active = True
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self._env: Any = env
+        self.env: Any = env
         self._writes_itself = _writes_itself(env)
         self._checked = ObservationGuard(observation_leaves(env.observation_space)["obs"])
         self.to_env = action_leaf(env.action_space).to_env
 
     def reset(self, seed: int, observations: NDArray[Any]) -> Info:
         if self._writes_itself:
-            return self._env.reset_into(observations, seed=seed)  # type: ignore[no-any-return]
-        observation, info = self._env.reset(seed=seed)
+            return self.env.reset_into(observations, seed=seed)  # type: ignore[no-any-return]
+        observation, info = self.env.reset(seed=seed)
         observations[...] = self._checked(observation)
         return info  # type: ignore[no-any-return]
 
     def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
         if self._writes_itself:
-            reward, terminated, truncated, info = self._env.step_into(action, observations)
+            reward, terminated, truncated, info = self.env.step_into(action, observations)
         else:
-            observation, reward, terminated, truncated, info = self._env.step(action)
+            observation, reward, terminated, truncated, info = self.env.step(action)
             observations[...] = self._checked(observation)
         if not math.isfinite(reward):
             raise ValueError(f"the reward is {reward}, which is not finite")
@@ -84,8 +94,11 @@ class SingleAgent:
         cut = bool(truncated) and not ended
         return Outcome(reward, ended, bool(truncated), reward, ended or cut, cut, info)
 
+    def look_again(self) -> None:
+        pass  # the only one is always active
+
     def close(self) -> None:
-        self._env.close()
+        self.env.close()
 
 
 class TeamMates:
@@ -95,7 +108,7 @@ class TeamMates:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         assert isinstance(env.unwrapped, Team)
-        self._env: Any = env
+        self.env: Any = env
         self._team = env.unwrapped
         self._writes_itself = _writes_itself(env)
         leaf = observation_leaves(env.observation_space)["obs"]
@@ -110,10 +123,10 @@ class TeamMates:
 
     def reset(self, seed: int, observations: NDArray[Any]) -> Info:
         if self._writes_itself:
-            seen, info = observations, self._env.reset_into(observations, seed=seed)
+            seen, info = observations, self.env.reset_into(observations, seed=seed)
         else:
-            seen, info = self._env.reset(seed=seed)
-        self.active = self._row_per_agent("active", self._team.active, np.bool_)
+            seen, info = self.env.reset(seed=seed)
+        self.look_again()
         if not self.active.any():
             raise ValueError("no agent is active after a reset; an episode needs one")
         self._write(seen, self.active, observations)
@@ -121,13 +134,14 @@ class TeamMates:
 
     def step(self, action: NDArray[Any], observations: NDArray[Any]) -> Outcome:
         if self._writes_itself:
-            seen, (rewards, terminated, truncated, info) = observations, self._env.step_into(action, observations)
+            seen, (rewards, terminated, truncated, info) = observations, self.env.step_into(action, observations)
         else:
-            seen, rewards, terminated, truncated, info = self._env.step(action)
+            seen, rewards, terminated, truncated, info = self.env.step(action)
         rewards = self._row_per_agent("rewards", rewards, np.float64)
         terminated = self._row_per_agent("terminated", terminated, np.bool_)
         truncated = self._row_per_agent("truncated", truncated, np.bool_)
-        acted, self.active = self.active, self._row_per_agent("active", self._team.active, np.bool_)
+        acted = self.active
+        self.look_again()
         rewards, terminated, truncated = np.where(acted, rewards, 0.0), terminated & acted, truncated & acted
         if not np.isfinite(rewards).all():
             raise ValueError(f"the rewards are {rewards}, which are not all finite")
@@ -136,8 +150,11 @@ class TeamMates:
         cut = bool((truncated & ~terminated).any())
         return Outcome(rewards, terminated, truncated, float(rewards.mean()), not self.active.any(), cut, info)
 
+    def look_again(self) -> None:
+        self.active = self._row_per_agent("active", self._team.active, np.bool_)
+
     def close(self) -> None:
-        self._env.close()
+        self.env.close()
 
     def _check_ends(self, acted: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
         """Who has ended is not active, and who is not active any more has ended."""

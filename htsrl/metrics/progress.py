@@ -10,6 +10,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from htsrl.metrics.line_file import warn_on_stderr
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -116,7 +118,7 @@ class PlainProgress:
             self._print_latest()
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        warn_on_stderr(line)
 
     def close(self) -> None:
         self._print_latest()
@@ -143,7 +145,7 @@ class NoProgress:
         pass
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        warn_on_stderr(line)
 
     def close(self) -> None:
         pass

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import IO
+from dataclasses import dataclass
 
 from htsrl.config import Config
 from htsrl.config_file import env_name
 from htsrl.interrupts import uninterrupted
+from htsrl.metrics.line_file import LineFile
 from htsrl.metrics.progress import open_progress
 from htsrl.metrics.sinks import JsonLines, Sink, TensorBoard
 from htsrl.roles.report import UpdateReport
@@ -19,60 +20,90 @@ Readings = Callable[[], dict[str, float]]
 """What the workers have written about themselves so far, such as seconds waited, by metric name."""
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands when it begins, or goes on."""
+
+    version: int = 0
+    steps: int = 0
+    digest: str = ""
+    mean_return: float | None = None
+    seconds: float = 0.0
+    env_errors: int = 0
+
+
 class Recorder:
     """Takes the learner's reports as they come."""
 
-    def __init__(self, config: Config, folder: RunFolder, readings: Readings) -> None:
+    def __init__(self, config: Config, folder: RunFolder, readings: Readings, standing: Standing) -> None:
         experiment, placement = config.experiment, config.placement
         self._folder = folder
         self._updates_per_line = max(1, round(placement.log_every_steps / experiment.batch_steps))
         self._readings = readings
-        self._sinks: list[Sink] = [JsonLines(folder.metrics_file)]
-        if placement.tensorboard:
-            self._sinks.append(TensorBoard(folder.tensorboard_dir))
-        self._digest_file: IO[str] = open(folder.digest_file, "a")  # noqa: SIM115
         total_steps = experiment.num_intervals * experiment.batch_steps
         title = f"{env_name(experiment.env)}  {experiment.algorithm.name} under {experiment.schedule}"
         self._progress = open_progress(placement.progress, total_steps, title)
-        self._clock = Clock()
-        self._last: UpdateReport | None = None
+        self._metrics_file = JsonLines(folder.metrics_file, self.say)
+        self._sinks: list[Sink] = [self._metrics_file]
+        if placement.tensorboard:
+            self._sinks.append(TensorBoard(folder.tensorboard_dir, self.say, purge_step=standing.steps + 1))
+        self._digest_file = LineFile(folder.digest_file, self.say)
+        self._clock = Clock(standing.steps, standing.seconds)
+        self._standing = standing
+        self._finished = False
+        self._restarts = 0
 
     def record(self, report: UpdateReport) -> None:
-        """Write a report down, all of it or nothing."""
-        with uninterrupted():
-            self._record(report)
+        """Write a report down, all of it or nothing; one that a new learner gives once more is known already."""
+        if report.version > self.version:
+            with uninterrupted():
+                self._record(report)
 
     def _record(self, report: UpdateReport) -> None:
-        self._digest_file.write(report.link.to_json() + "\n")
+        self._digest_file.write(report.link.to_json())
         self._clock.tick(report.steps)
         metrics = {**report.metrics, **self._clock.metrics()}
         if report.version % self._updates_per_line == 0 or report.finished:
             metrics |= self._readings()
             for sink in self._sinks:
                 sink.write(report.steps, metrics)
-            self._digest_file.flush()
         self._progress.update(report.steps, metrics)
-        self._last = report
+        mean_return, seconds = report.metrics.get("rollout/ep_rew_mean"), self._clock.seconds
+        env_errors = int(report.metrics.get("rollout/env_errors", 0))
+        self._standing = Standing(report.version, report.steps, report.link.chain, mean_return, seconds, env_errors)
+        self._finished = report.finished
 
     def say(self, line: str) -> None:
         self._progress.say(line)
 
+    def note_restart(self, line: str) -> None:
+        self._restarts += 1
+        self.say(line)
+
+    def sync(self) -> None:
+        """Have what was recorded on the disk, not only with the operating system; OSError where it is not."""
+        self._digest_file.sync()
+        self._metrics_file.sync()
+
     @property
     def version(self) -> int:
         """The newest version that was reported: the one that digest and metrics speak of."""
-        return self._last.version if self._last else 0
+        return self._standing.version
 
     def result(self) -> RunResult:
-        last = self._last
+        standing = self._standing
         return RunResult(
             run_dir=self._folder.path,
-            steps=last.steps if last else 0,
-            updates=last.version if last else 0,
-            digest=last.link.chain if last else "",
-            mean_return=last.metrics.get("rollout/ep_rew_mean") if last else None,
+            steps=standing.steps,
+            updates=standing.version,
+            digest=standing.digest,
+            mean_return=standing.mean_return,
             steps_per_second=self._clock.steps_per_second,
             seconds=self._clock.seconds,
-            interrupted=not (last and last.finished),
+            interrupted=not self._finished,
+            env_errors=standing.env_errors,
+            restarts=self._restarts,
+            numerics_changes=len(self._folder.numerics_changes()),
         )
 
     def close(self) -> None:
@@ -86,8 +117,10 @@ class Recorder:
 class Clock:
     """How long a run has taken and how fast it is once it is under way."""
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
+    def __init__(self, steps: int = 0, seconds: float = 0.0) -> None:
+        """Of a run that goes on after so many steps and seconds."""
+        self._before = seconds
+        self._start = (time.monotonic(), steps)
         self._ticks: list[tuple[float, int]] = []
         """The first updates and the last one, as (time, steps)."""
 
@@ -96,14 +129,14 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        return self._ticks[-1][0] - self._start if self._ticks else 0.0
+        return self._before + (self._ticks[-1][0] - self._start[0] if self._ticks else 0.0)
 
     @property
     def steps_per_second(self) -> float:
         """From the second update on: before it, processes start and the pipeline fills with two rollouts at once."""
         if not self._ticks:
             return 0.0
-        first_time, first_steps = self._ticks[1] if len(self._ticks) == 3 else (self._start, 0)
+        first_time, first_steps = self._ticks[1] if len(self._ticks) == 3 else self._start
         last_time, last_steps = self._ticks[-1]
         return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
 

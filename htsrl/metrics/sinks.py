@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from htsrl.errors import RunFolderError
+from htsrl.metrics.line_file import LineFile, PatientFile, Warn, warn_on_stderr
 
 
 class Sink(Protocol):
@@ -21,42 +24,54 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """One JSON object per line, `{"step": 2048, "time/fps": 8123.0, ...}`; what is not finite becomes null.
+    """One JSON object per line, `{"step": 2048, "time/fps": 8123.0, ...}`; what is not finite becomes null."""
 
-    A file that exists is continued, after the line that a kill may have left unfinished is removed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        _drop_unfinished_line(path)
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, warn: Warn = warn_on_stderr) -> None:
+        self._file = LineFile(path, warn)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         assert "step" not in metrics, "a metric called step would replace the step itself"
         record = {"step": step, **{name: _finite_or_none(value) for name, value in metrics.items()}}
-        self._file.write(json.dumps(record, allow_nan=False) + "\n")
-        # Handed to the operating system line by line: a killed run keeps them all.
-        self._file.flush()
+        self._file.write(json.dumps(record, allow_nan=False))
+
+    def sync(self) -> None:
+        """Have all lines on the disk, not only with the operating system; raises OSError where the disk refuses."""
+        self._file.sync()
 
     def close(self) -> None:
         self._file.close()
 
 
 class TensorBoard:
-    """Event files that TensorBoard shows."""
+    """An event file that TensorBoard shows; a run that goes on from a step hides what earlier files say of later ones.
 
-    def __init__(self, folder: Path) -> None:
-        # Imported here: it takes seconds, and a run may do without it.
-        from torch.utils.tensorboard import SummaryWriter
+    Not through TensorBoard's own writer: at the first full disk its thread dies with a traceback, and it stays broken.
+    """
 
-        # Ten seconds instead of two minutes: somebody watches, and a kill loses what was not flushed.
-        self._writer = SummaryWriter(log_dir=str(folder), flush_secs=10)
+    def __init__(self, folder: Path, warn: Warn = warn_on_stderr, purge_step: int | None = None) -> None:
+        # Imported here: it takes half a second, and a run may do without it.
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # TensorBoard reads the files of a folder by name. Microseconds keep a run and its continuation in order.
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._file = PatientFile(folder / name, warn)
+        self._records = RecordWriter(self._file)
+        self._event = Event
+        self._add(file_version="brain.Event:2")
+        if purge_step is not None:
+            self._add(step=purge_step, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
+        scalars = [{"tag": name, "simple_value": float(value)} for name, value in metrics.items()]
+        self._add(step=step, summary={"value": scalars})
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
+
+    def _add(self, **content: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
 
 
 def read_json_lines(path: Path) -> list[dict[str, float | None]]:
@@ -77,8 +92,3 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, float | None]:
 
 def _finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _drop_unfinished_line(path: Path) -> None:
-    if path.exists():
-        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)

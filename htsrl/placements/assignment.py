@@ -72,4 +72,4 @@ class Assignment:
     memory_fd: int
     lifeline_fd: int
     report_fd: int
-    parent_pid: int
+    dump_fd: int

@@ -15,12 +15,17 @@ import numpy as np
 from gymnasium import spaces
 
 from htsrl.config import Config, Experiment
+from htsrl.dataflow.capsules import capsule_arrays
 from htsrl.dataflow.exchange import control_arrays
+from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import TrajectorySpec
+from htsrl.envs.agents import Agents, agents_of
+from htsrl.envs.forgiving import ForgivingAgents
 from htsrl.envs.make import make_env
+from htsrl.metrics.episodes import WINDOW
 from htsrl.roles.executor import Executor
 from htsrl.roles.meter import Meter
 from htsrl.roles.replica import Replica
@@ -66,7 +71,9 @@ class Blueprint:
         return [
             *control_arrays(self.experiment.num_envs, num_workers),
             *self.trajectory.arrays(),
+            *capsule_arrays(self.experiment.num_envs),
             *self.parameter_specs,
+            *learner_arrays(WINDOW),
         ]
 
     def shared(self, memory: SharedArrays) -> Shared:
@@ -75,12 +82,17 @@ class Blueprint:
     def build_executor(
         self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, meter: Meter | None = None
     ) -> Executor:
-        experiment = self.experiment
+        experiment, poisons = self.experiment, self.config.placement.verify_storages
         replicas = [
-            Replica(index, self._make_env(meter), shared, experiment.seed, experiment.num_intervals)
-            for index in self.executor_envs[index]
+            Replica(env, self._make_agents(meter), shared, experiment.seed, experiment.num_intervals, poisons)
+            for env in self.executor_envs[index]
         ]
         return Executor(replicas, actors, learner)
+
+    def _make_agents(self, meter: Meter | None) -> Agents:
+        if self.experiment.on_env_error == "truncate":
+            return ForgivingAgents(lambda: self._make_env(meter))
+        return agents_of(self._make_env(meter))
 
     def _make_env(self, meter: Meter | None) -> gymnasium.Env[Any, Any]:
         env = make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
@@ -107,12 +119,18 @@ class Blueprint:
         return Actor(self.actor_envs[index], shared, parameters, self.shape, executors)
 
     def build_learner(
-        self, shared: Shared, parameters: ParameterRing, executors: Notify, report: Callable[[UpdateReport], None]
+        self,
+        memory: SharedArrays,
+        shared: Shared,
+        parameters: ParameterRing,
+        executors: Notify,
+        report: Callable[[UpdateReport], None],
+        at_barrier: Callable[[int], None],
     ) -> Learner:
         from htsrl.roles.learner import Learner
 
-        verify = self.config.placement.verify_storages
-        return Learner(self.experiment, shared, parameters, executors, report, verify)
+        slots, verify = LearnerSlots(memory), self.config.placement.verify_storages
+        return Learner(self.experiment, shared, parameters, slots, executors, report, at_barrier, verify)
 
 
 def share_out(num_envs: int, num_workers: int) -> tuple[Envs, ...]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.placements.blueprint import Blueprint
-from htsrl.roles.report import UpdateReport
+from htsrl.placements.supervisor import Listeners
 from htsrl.roles.role import Jittery, Role, advance_all
 
 
-def run_inline(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[UpdateReport], None]) -> None:
+def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
     """Train to the end, reporting after every update."""
     shared = blueprint.shared(memory)
     parameters = blueprint.build_parameters(memory)
@@ -22,7 +21,10 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[
         blueprint.build_actor(i, shared, parameters, executors=lambda envs: None)
         for i in range(len(blueprint.actor_envs))
     ]
-    learner = blueprint.build_learner(shared, parameters, executors=lambda: None, report=on_report)
+    checkpoints = background_checkpoints(blueprint.config, memory, shared, listeners.on_checkpoint)
+    learner = blueprint.build_learner(
+        memory, shared, parameters, lambda: None, listeners.on_report, checkpoints.at_barrier
+    )
     roles: list[Role] = [*executors, *actors, learner]
     jitter = blueprint.config.placement.jitter_seconds
     if jitter:
@@ -32,5 +34,6 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, on_report: Callable[[
             progressed = advance_all(roles)
             assert progressed, f"nobody can go on: {[role.waits_for() for role in roles]}"
     finally:
+        checkpoints.finish()
         for executor in executors:
             executor.close()

@@ -7,8 +7,16 @@ import os
 from dataclasses import asdict
 from typing import Any
 
+from htsrl.checkpoint.background import Written
 from htsrl.digest import Link
-from htsrl.errors import ConfigError, EnvironmentFailure, HtsrlError, TrainingDiverged, WaitTimeout
+from htsrl.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    HtsrlError,
+    NotReproduced,
+    TrainingDiverged,
+    WaitTimeout,
+)
 from htsrl.roles.report import UpdateReport
 
 READ_BYTES = 1 << 16
@@ -23,8 +31,12 @@ class Mouthpiece:
     def update(self, report: UpdateReport) -> None:
         self._send({"kind": "update", **asdict(report)})
 
+    def checkpoint(self, written: Written) -> None:
+        self._send({"kind": "checkpoint", **asdict(written)})
+
     def failure(self, error: BaseException, details: str) -> None:
-        self._send({"kind": "failure", "error": type(error).__name__, "message": details})
+        env = error.env if isinstance(error, EnvironmentFailure) else None
+        self._send({"kind": "failure", "error": type(error).__name__, "message": details, "env": env})
 
     def _send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode() + b"\n"
@@ -43,22 +55,40 @@ class Earpiece:
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """The messages that have come since."""
-        try:
-            data = os.read(self.fd, READ_BYTES)
-        except BlockingIOError:
-            return []
-        self.closed = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        """All messages that have come since."""
+        *lines, self._rest = (self._rest + self._read_all()).split(b"\n")
         return [json.loads(line) for line in lines]
+
+    def _read_all(self) -> bytes:
+        data = b""
+        while True:
+            try:
+                part = os.read(self.fd, READ_BYTES)
+            except BlockingIOError:
+                return data
+            if not part:
+                self.closed = True
+                return data
+            data += part
 
 
 def report_of(message: dict[str, Any]) -> UpdateReport:
-    fields = {name: value for name, value in message.items() if name != "kind"}
+    fields = _fields(message)
     return UpdateReport(**{**fields, "link": Link(**fields["link"])})
+
+
+def written_of(message: dict[str, Any]) -> Written:
+    return Written(**_fields(message))
 
 
 def error_of(message: dict[str, Any]) -> HtsrlError:
     """The error a worker failed with; anything htsrl does not know becomes a plain HtsrlError."""
-    known = {cls.__name__: cls for cls in (ConfigError, EnvironmentFailure, TrainingDiverged, WaitTimeout)}
+    for kind in (NotReproduced, EnvironmentFailure):
+        if message["error"] == kind.__name__:
+            return kind(message["message"], message["env"])
+    known = {cls.__name__: cls for cls in (ConfigError, TrainingDiverged, WaitTimeout)}
     return known.get(message["error"], HtsrlError)(message["message"])
+
+
+def _fields(message: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name != "kind"}

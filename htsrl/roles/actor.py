@@ -13,6 +13,7 @@ from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
+from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
 from htsrl.roles.role import NotifyFor
 from htsrl.schedules.schedule import storage_of
@@ -54,7 +55,9 @@ class Actor:
         for rollout in sorted(set(rollouts.tolist())):
             chosen = rollouts == rollout
             self._answer(rollout, self._columns(envs[chosen]), *self._per_agent(rows[chosen], to_act[chosen]))
+        reach("before an answer")
         self._exchange.answers[envs] = tickets
+        reach("after an answer")
         self._notify_executors(envs.tolist())
         return True
 
@@ -95,6 +98,7 @@ class Actor:
         actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision)
         fields, acting = self._storages, (storage, rows[to_act], columns[to_act])
         fields["actions"][acting] = actions[to_act]
+        reach("inside an answer")
         fields["log_probs"][acting] = log_probs[to_act]
         fields["values"][acting] = values[to_act]
         fields["versions"][acting] = version

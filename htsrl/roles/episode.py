@@ -23,23 +23,27 @@ class Episode:
         self.is_over = False
         self._reported = reported
         self._was_cut = False
-        self._return = 0.0
-        self._length = 0
+        self.score = 0.0
+        self.length = 0
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any]) -> Episode:
         return cls(bool(env.has_wrapper_attr("reports_episodes") and env.get_wrapper_attr("reports_episodes")))
 
     def begin_next(self) -> None:
-        self.number += 1
+        self.go_on(self.number + 1, score=0.0, length=0)
+
+    def go_on(self, number: int, score: float, length: int) -> None:
+        """Be in episode `number`, with so much behind it."""
+        self.number = number
         self.is_over = False
         self._was_cut = False
-        self._return = 0.0
-        self._length = 0
+        self.score = score
+        self.length = length
 
     def add(self, outcome: Outcome) -> None:
-        self._return += outcome.score
-        self._length += 1
+        self.score += outcome.score
+        self.length += 1
         self.is_over = outcome.over
         self._was_cut = outcome.cut
 
@@ -50,4 +54,4 @@ class Episode:
         """Return and length of what has ended; None where the environment says that nothing has."""
         if self.is_reported_in(info):
             return float(info["episode"]["r"]), int(info["episode"]["l"])
-        return (self._return, self._length) if self._was_cut or not self._reported else None
+        return (self.score, self.length) if self._was_cut or not self._reported else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,13 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
 from htsrl.algorithms.update import improve
 from htsrl.config import Experiment
+from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.versions import slot_of
 from htsrl.digest import BatchHash, DigestChain, hash_batch
 from htsrl.errors import TrainingDiverged
+from htsrl.kill_points import reach
 from htsrl.metrics.episodes import EpisodeMeter
 from htsrl.policies.policy import Policy
 from htsrl.roles.report import UpdateReport
@@ -32,8 +34,10 @@ class Learner:
         experiment: Experiment,
         shared: Shared,
         parameters: ParameterRing,
+        slots: LearnerSlots,
         notify_executors: Notify,
         report: Callable[[UpdateReport], None],
+        at_barrier: Callable[[int], None],
         verify_storages: bool = False,
     ) -> None:
         self._experiment = experiment
@@ -41,14 +45,17 @@ class Learner:
         self._exchange = shared.exchange
         self._schedule = shared.schedule
         self._parameters = parameters
+        self._slots = slots
         self._notify_executors = notify_executors
         self._report = report
+        self._at_barrier = at_barrier
         self._verify_storages = verify_storages
         self._drafts = Drafts(parameters, experiment.algorithm)
-        self._episodes = EpisodeMeter()
-        self._digest = DigestChain(self._version_arrays(version=0))
-        self.update = 0
-        self.finished = False
+        self.update = version = shared.exchange.published_version
+        self.finished = version == experiment.num_intervals
+        self._episodes = EpisodeMeter(*slots.episodes(version))
+        self._env_errors = slots.env_errors(version)
+        self._digest = DigestChain(slots.chain(version)) if version else DigestChain.begin(self._version_arrays(0))
 
     def advance(self) -> bool:
         if self.finished or not self._exchange.rollout_is_complete(self.update):
@@ -58,8 +65,9 @@ class Learner:
         fields = self._storages.batch(storage)
         batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
-        metrics = self.learn(storage)
-        self._check_gradient(metrics)
+        self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
+        self._at_barrier(self.update)
+        metrics = self._learn_or_explain(storage)
         self._verify(storage, batch_hash)
         self._publish(metrics, batch_hash)
         return True
@@ -77,41 +85,47 @@ class Learner:
         draft = self._drafts.begin(version=self.update + 1)
         return improve(self._experiment, self.update, draft, behaviour, batch)
 
-    def _check_gradient(self, metrics: dict[str, float]) -> None:
-        """Stop before a gradient that is not finite is published."""
-        if math.isfinite(metrics.get("train/gradient_norm", 0.0)):
-            return
-        fields = self._storages.batch(storage_of(self.update))
-        broken = [name for name, x in fields.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
-        cause = (
-            f"the batch holds values that are not finite in {', '.join(broken)}" if broken else "the batch is finite"
-        )
-        raise TrainingDiverged(
-            f"the gradient of update {self.update} is not finite; {cause}. The policy before it is kept. Lower "
-            "learning_rate or max_gradient_norm, or look at the scale of the rewards"
-        )
+    def _learn_or_explain(self, storage: int) -> dict[str, float]:
+        try:
+            return self.learn(storage)
+        except TrainingDiverged as error:
+            fields = self._storages.batch(storage)
+            broken = [name for name, x in fields.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
+            finite = f"holds values that are not finite in {', '.join(broken)}" if broken else "is finite"
+            raise TrainingDiverged(
+                f"in update {self.update}, {error}; the batch {finite}. The policy before it is kept. Lower "
+                "learning_rate or max_gradient_norm, or look at the scale of the rewards"
+            ) from error
 
     def _publish(self, metrics: dict[str, float], batch_hash: BatchHash) -> None:
         version = self.update + 1
+        reach("before a commit")
         self._parameters.commit(version)
         link = self._digest.extend(self.update, self._version_arrays(version), batch_hash)
+        self._slots.write(version, link.chain, self._episodes.returns, self._episodes.lengths, self._env_errors)
         steps = version * self._experiment.batch_steps
         metrics |= self._episodes.metrics() | {"hts/lag": float(lag(self._schedule, self.update))}
         metrics["train/n_updates"] = float(version)
+        if self._experiment.on_env_error == "truncate":
+            metrics["rollout/env_errors"] = float(self._env_errors)
         self.update = version
         self.finished = version == self._experiment.num_intervals or self._is_solved()
+        # Before it is published: a learner that is killed in between makes the version and the report once more, and
+        # who listens knows the version; the other way round a report could be missing.
+        self._report(UpdateReport(version, steps, metrics, link, self.finished))
+        reach("before a publish")
         # From here on executors may write into the storage that was read.
         self._exchange.published_version = version
+        reach("after a publish")
         self._notify_executors()
-        self._report(UpdateReport(version, steps, metrics, link, self.finished))
 
     def _is_solved(self) -> bool:
         goal = self._experiment.stop_at_return
-        return goal is not None and self._episodes.window_is_full and self._episodes.mean_return >= goal
+        return goal is not None and self._episodes.has_reached(goal)
 
     def _version_arrays(self, version: int) -> list[NDArray[Any]]:
         """All that acting with a version depends on: its parameters, and its statistics if it has any."""
-        slot, ring = self._parameters.slot_of(version), self._parameters
+        slot, ring = slot_of(version), self._parameters
         arrays = [ring.slots[slot, 0].cpu().numpy(), ring.statistics[slot].cpu().numpy()]
         return [array for array in arrays if array.size]
 
@@ -123,4 +137,3 @@ class Learner:
         if self._verify_storages:
             after = hash_batch(self._storages.batch(storage), self._storages.spec.num_envs)
             assert after == before, f"somebody wrote to storage {storage} while update {self.update} read it"
-            self._storages.poison(storage)

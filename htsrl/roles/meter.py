@@ -22,6 +22,7 @@ class Meter:
 
     def __init__(self, cpu_seconds: NDArray[Any]) -> None:
         self._cpu_seconds = cpu_seconds
+        self._before = float(cpu_seconds[Cost.TOTAL])  # of a worker that died in this one's place
 
     def watch(self, subject: Any, method: str, cost: Cost) -> None:
         """From now on, count the time of `subject.method(...)` as `cost`."""
@@ -51,4 +52,4 @@ class Meter:
         return report_in_time
 
     def read_total(self) -> None:
-        self._cpu_seconds[Cost.TOTAL] = time.process_time()
+        self._cpu_seconds[Cost.TOTAL] = self._before + time.process_time()

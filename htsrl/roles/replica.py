@@ -5,20 +5,24 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
-import gymnasium
 from numpy.typing import NDArray
 
+from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.shared import Shared
-from htsrl.envs.agents import agents_of
+from htsrl.envs.agents import Agents
 from htsrl.envs.team import Info
 from htsrl.errors import EnvironmentFailure
+from htsrl.kill_points import reach
 from htsrl.roles.episode import Episode
+from htsrl.roles.recall import recall_of
 from htsrl.schedules.schedule import may_begin, storage_of
 from htsrl.seeding import reset_seed
 
 Result = TypeVar("Result")
+CLEARED_FIELDS = {"episode_lengths", "episode_returns", "bootstrap_values", "failures"}
 
 
 class Stage(Enum):
@@ -37,25 +41,33 @@ class Replica:
     def __init__(
         self,
         index: int,
-        env: gymnasium.Env[Any, Any],
+        agents: Agents,
         shared: Shared,
         seed: int,
         num_rollouts: int,
+        poisons: bool = False,
     ) -> None:
         self.index = index
         self.stage = Stage.VERSION
         self.rollout = 0
         self.row = 0
-        self._agents = agents_of(env)
-        self._episode = Episode.of(env)
+        self._agents = agents
+        self._episode = Episode.of(agents.env)
+        self._capsules = shared.capsules
+        self._capsule: Capsule | None = None  # where this rollout started from
+        self._episode_row: int | None = None  # where in this rollout the episode began
+        self._recall = recall_of(index, agents, shared.storages, shared.capsules)
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = shared.schedule
         self._seed = seed
         self._num_rollouts = num_rollouts
+        self._poisons = poisons
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
         self._first_column = index * self._agents.num_agents
+        if completed := int(self._exchange.completed_rollouts[index]):
+            self._come_back(completed)
 
     def advance(self) -> bool:
         if self.stage is Stage.VERSION:
@@ -79,11 +91,25 @@ class Replica:
     def close(self) -> None:
         self._agents.close()
 
+    def _come_back(self, completed: int) -> None:
+        """Go on after the rollouts that count; what was begun of the next one is made once more, to the same bits."""
+        self.rollout = completed
+        if completed == self._num_rollouts:
+            self.stage = Stage.NOTHING
+            return
+        self._capsule = capsule = self._capsules.get(self.index, completed)
+        self._episode.go_on(capsule.episode, capsule.score, capsule.length)
+        seed = self._reset_seed()
+        self._blaming("coming back", seed, lambda: self._recall.bring_back(capsule, seed))
+
     def _begin_rollout(self) -> None:
         self._storage = storage_of(self.rollout)
         self.row = 0
+        self._note_episode(row=None)
+        if self._poisons:
+            self._storages.poison(self._storage, self._columns)
         self._draw_noise()
-        for name in ("episode_lengths", "episode_returns", "bootstrap_values"):
+        for name in CLEARED_FIELDS & self._storages.fields.keys():
             self._storages[name][self._storage, :, self._columns] = 0
         if self.rollout == 0:
             self._begin_episode()
@@ -103,11 +129,16 @@ class Replica:
         storages, at = self._storages, (self._storage, self.row, self._columns)
         action = self._agents.to_env(storages["actions"][at])
         seen = self._observations(self.row + 1)
+        reach("before a step")
         outcome = self._blaming("step", action, lambda: self._agents.step(action, seen))
         storages["rewards"][at] = outcome.rewards
+        reach("inside a storage write")
         storages["terminated"][at] = outcome.terminated
         storages["truncated"][at] = outcome.truncated
         self._episode.add(outcome)
+        if outcome.failed:
+            storages["failures"][self._storage, self.row, self._first_column] = True
+            seen[...] = self._observations(self.row)
         self.row += 1
         if outcome.over:
             self._note_end(outcome.info)
@@ -129,14 +160,27 @@ class Replica:
 
     def _complete_rollout(self) -> None:
         self.rollout += 1
-        self._exchange.completed_rollouts[self.index] = self.rollout
+        self._keep_capsule()
+        reach("before a rollout counts")
+        self._exchange.completed_rollouts[self.index] = self.rollout  # and the capsule with it
+        reach("after a rollout counts")
         self.stage = Stage.VERSION if self.rollout < self._num_rollouts else Stage.NOTHING
+
+    def _keep_capsule(self) -> None:
+        keep = partial(self._recall.keep, self._capsule, self._storage, self._episode_row)
+        heap, num_bytes = self._blaming("save_state", "", keep)
+        episode, is_log = self._episode, self._recall.is_log
+        self._capsule = Capsule(episode.number, episode.score, episode.length, heap, num_bytes, is_log)
+        reach("inside a capsule")
+        self._capsules.put(self.index, self.rollout, self._capsule)
 
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION
         if self._agents.is_team:
             self._storages["active"][self._storage, self.row, self._columns] = self._agents.active
+        reach("before a request")
         self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
+        reach("after a request")
 
     def _ask_for_value(self, stage: Stage) -> None:
         self.stage = stage
@@ -144,10 +188,16 @@ class Replica:
 
     def _begin_episode(self) -> None:
         self._episode.begin_next()
+        self._note_episode(self.row)
         seed, seen = self._reset_seed(), self._observations(self.row)
         info = self._blaming("reset", seed, lambda: self._agents.reset(seed, seen))
         if self.row > 0:
             self._note_late_end(info)
+
+    def _note_episode(self, row: int | None) -> None:
+        """Which row of the rollout the episode begins at, None for an earlier rollout."""
+        self._episode_row = row
+        self._exchange.episodes[self.index] = self._episode.number, -1 if row is None else row
 
     def _note_end(self, info: Info) -> None:
         if ended := self._episode.ended(info):
@@ -168,11 +218,17 @@ class Replica:
         return reset_seed(self._seed, self.index, self._episode.number)
 
     def _blaming(self, what: str, argument: Any, call: Callable[[], Result]) -> Result:
+        self._exchange.inside[self.index] = True
         try:
-            return call()
+            result = call()
+        except EnvironmentFailure:
+            raise
         except (Exception, SystemExit) as error:
             raise EnvironmentFailure(
                 f"environment {self.index} raised {type(error).__name__} in {what}({argument}) at its step "
                 f"{self.rollout * self._num_steps + self.row} (episode {self._episode.number}, "
-                f"seed {self._reset_seed()}): {error}\n\n{traceback.format_exc()}"
+                f"seed {self._reset_seed()}): {error}\n\n{traceback.format_exc()}",
+                env=self.index,
             ) from error
+        self._exchange.inside[self.index] = False
+        return result

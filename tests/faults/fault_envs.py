@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-Fault = Literal["none", "raise", "sys.exit", "fork and exit", "hang"]
+Fault = Literal["none", "raise", "sys.exit", "fork and exit", "hang", "segfault", "not finite", "shape", "open files"]
 HANG_SECONDS = 60.0  # longer than any test waits, and short enough for a test that fails to end by itself
 DIED_AT = "died_at"
 """File in the current folder that holds the time of a sudden end."""
@@ -30,7 +31,9 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         fault_step: int = 0,
         episode_steps: int = 1000,
         step_seconds: float = 0.0,
+        once: str | None = None,
     ) -> None:
+        """With `once`, the name of a file, the fault happens only as long as there is no such file, and makes it."""
         self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
         self._fault = fault
@@ -39,6 +42,8 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._fault_step = fault_step
         self._episode_steps = episode_steps
         self._step_seconds = step_seconds
+        self._once = once
+        self._open_files: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -54,12 +59,27 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self._armed and self._where == "step" and self._steps == self._fault_step:
             self._go_wrong()
         self._steps += 1
+        if self._fault == "open files":
+            self._open_files.append(Path(os.devnull).open())
         return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
 
     def _observation(self) -> NDArray[np.float32]:
-        return np.full(2, self._steps % 2, np.float32)
+        seen = np.full(2, self._steps % 2, np.float32)
+        if self._is_due() and self._fault == "not finite":
+            return seen * np.nan
+        return seen[:1] if self._is_due() and self._fault == "shape" else seen
+
+    def _is_due(self) -> bool:
+        return self._armed and self._steps == self._fault_step + 1
 
     def _go_wrong(self) -> None:
+        if self._once is not None:
+            try:
+                Path(self._once).touch(exist_ok=False)
+            except FileExistsError:
+                return
+        if self._fault == "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
         if self._fault == "raise":
             raise ValueError("the robot fell over")
         if self._fault == "sys.exit":

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,26 @@ def patience(seconds: float) -> float:
 class LiveRun:
     """`htsrl train ...` as the leader of a process group, as a shell would start it."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+        self._start(folder, ["train", *arguments, *COMMON, "--run-dir", "run"], variables or {})
+
+    @classmethod
+    def resumed(cls, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> LiveRun:
+        """`htsrl resume` of the run that was trained in this folder."""
+        run = cls.__new__(cls)
+        run._start(folder, ["resume", "run", *arguments], variables or {})
+        return run
+
+    def _start(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
         self.folder = folder
         self.run_dir = folder / "run"
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
         path = os.pathsep.join([str(PACKAGE_ROOT), str(Path(__file__).parent)])
         with self._stdout.open("w") as stdout, self._stderr.open("w") as stderr:
             self._main = subprocess.Popen(
-                [sys.executable, "-m", "htsrl", "train", *arguments, *COMMON, "--run-dir", "run"],
+                [sys.executable, "-m", "htsrl", *arguments],
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+                env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
@@ -78,7 +88,9 @@ class LiveRun:
         return file.read_text().count("\n") if file.exists() else 0
 
     def find_workers(self) -> list[psutil.Process]:
-        return sorted(self.main.children(), key=lambda process: (process.create_time(), process.pid))
+        """In the order in which they were started; the spare is none."""
+        workers = [process for process in self.main.children() if "--spare" not in process.cmdline()]
+        return sorted(workers, key=lambda process: (process.create_time(), process.pid))
 
     def press_ctrl_c(self) -> None:
         """The terminal's signal goes to the whole process group."""

@@ -97,6 +97,9 @@ def test_an_exception_ends_the_command_with_its_traceback_and_exit_code_1(
     finally:
         run.clean_up()
     assert run.exit_code == 1
-    assert run.stderr.startswith("error: ")
-    assert_tells_all(run.stderr.removeprefix("error: "), where)
+    before, said, error = run.stderr.partition("error: ")
+    assert said
+    assert ("is started again\n" in before) == (who.backend == "processes")
+    assert before.endswith("is in run/failed_environment_2.json\n"), before
+    assert_tells_all(error, where)
     assert left_behind == []

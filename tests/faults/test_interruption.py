@@ -140,13 +140,13 @@ def test_an_interrupted_run_has_no_shared_memory_that_could_be_left_behind(ended
 
 def test_an_interrupted_run_says_how_far_it_came_and_nothing_else(ended: Ended) -> None:
     updates = ended.run.result()["updates"]
-    assert ended.run.stderr == f"interrupted after update {updates}; what there is, is in run\n"
+    assert ended.run.stderr == f"interrupted after update {updates}; `htsrl resume run` goes on from there\n"
     assert ended.run.stdout == ""
 
 
 def test_an_interrupted_run_leaves_its_policy_metrics_and_result(ended: Ended) -> None:
     names = {path.name for path in ended.run.run_dir.iterdir()}
-    assert {"config.json", "policy.safetensors", "metrics.jsonl", "digest.jsonl", "result.json"} <= names
+    assert {"config.json", "policy.safetensors", "metrics.jsonl", "digest.jsonl", "result.json", "checkpoints"} <= names
     assert not [name for name in names if name.endswith(".tmp")]
     assert ended.run.result()["interrupted"] is True
     assert ended.run.num_metrics() >= 1
@@ -178,7 +178,7 @@ def test_an_interrupted_run_adds_nothing_to_the_shared_memory_of_the_system(tmp_
     assert (while_starting - before, set(os.listdir(SHARED_MEMORY_FOLDER)) - before) == (set(), set())
     # Before the first update there is less to write down, but it ends like any other.
     assert (early.run.exit_code, early.left_behind) == (130, [])
-    assert early.run.stderr == "interrupted after update 0; what there is, is in run\n"
+    assert early.run.stderr == "interrupted after update 0; `htsrl resume run` goes on from there\n"
     assert early.seconds < patience(2.0)
     assert early.run.result()["interrupted"] is True
 

@@ -16,7 +16,7 @@ from htsrl.survey import draw_blueprint
 
 
 class Crew:
-    """An executor per environment, two actors and the learner, over storages that are poisoned once read."""
+    """An executor per environment, two actors and the learner, over storages poisoned before they are written."""
 
     def __init__(self, experiment: Experiment, executors_follow: Schedule | None = None) -> None:
         placement = Placement(
@@ -37,7 +37,12 @@ class Crew:
             ]
             self.actors = [blueprint.build_actor(i, self.shared, parameters, lambda envs: None) for i in range(2)]
             self.learner = blueprint.build_learner(
-                self.shared, parameters, lambda: None, lambda report: self.links.append(report.link)
+                memory,
+                self.shared,
+                parameters,
+                executors=lambda: None,
+                report=lambda report: self.links.append(report.link),
+                at_barrier=lambda update: None,
             )
 
     def work_in_random_order(self, seed: int, after_each_turn: Callable[[], None] = lambda: None) -> list[Link]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -67,20 +67,19 @@ class Recording:
         np.savez(self.folder / f"batch{self.num_updates}.npz", **arrays)
         return hash_batch(fields, num_envs)
 
-    def digest_chain(self, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
-        np.save(self.folder / "version0.npy", initial_parameters[0])
-        return RecordingChain(initial_parameters, self.folder)
-
 
 class RecordingChain(DigestChain):
     """The learner extends it by every version that it has made."""
 
-    def __init__(self, initial_parameters: Sequence[NDArray[Any]], folder: Path) -> None:
-        super().__init__(initial_parameters)
-        self._folder = folder
+    folder: ClassVar[Path]
+
+    @classmethod
+    def begin(cls, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
+        np.save(cls.folder / "version0.npy", initial_parameters[0])
+        return super().begin(initial_parameters)
 
     def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Any:
-        np.save(self._folder / f"version{update + 1}.npy", parameters[0])
+        np.save(self.folder / f"version{update + 1}.npy", parameters[0])
         return super().extend(update, parameters, batch)
 
 
@@ -88,7 +87,8 @@ def install(recording: Recording) -> None:
     """For the rest of this process, let learners record."""
     from htsrl.roles import learner
 
-    vars(learner).update(hash_batch=recording.hash_batch, DigestChain=recording.digest_chain)
+    RecordingChain.folder = recording.folder
+    vars(learner).update(hash_batch=recording.hash_batch, DigestChain=RecordingChain)
 
 
 if in_worker_process() and FOLDER_VARIABLE in os.environ:

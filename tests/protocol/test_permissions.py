@@ -12,7 +12,7 @@ from enum import Enum
 
 import pytest
 
-from htsrl.dataflow.parameters import NUM_SLOTS
+from htsrl.dataflow.versions import NUM_SLOTS
 from htsrl.schedules.hts import Hts
 from htsrl.schedules.schedule import Schedule, may_begin, storage_of
 from htsrl.schedules.sync import Sync

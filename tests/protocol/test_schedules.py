@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htsrl.dataflow.parameters import NUM_SLOTS, ParameterRing
+from htsrl.dataflow.versions import NUM_SLOTS, slot_of
 from htsrl.schedules.schedule import Schedule, lag, make_schedule, may_begin, storage_of
 
 HTS, SYNC, LOCKSTEP = make_schedule("hts"), make_schedule("sync"), make_schedule("lockstep")
@@ -67,4 +67,4 @@ def test_under_sync_the_next_rollout_waits_for_the_update_on_this_one() -> None:
 
 @given(intervals)
 def test_three_consecutive_versions_have_three_slots(version: int) -> None:
-    assert len({ParameterRing.slot_of(version + i) for i in range(3)}) == NUM_SLOTS == 3
+    assert len({slot_of(version + i) for i in range(3)}) == NUM_SLOTS == 3

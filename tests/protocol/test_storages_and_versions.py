@@ -66,17 +66,16 @@ def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(sched
     assert_same_run(poisoned, oracle(schedule))
 
 
-def test_a_storage_is_poison_once_it_was_learned_from_but_for_the_observation_that_the_next_rollout_starts_from() -> (
-    None
-):
+def test_a_storage_is_poison_when_its_next_rollout_begins_but_for_what_that_rollout_starts_from() -> None:
     crew = Crew(experiment("sync"))
-    while crew.learner.update == 0:
+    while crew.learner.update < 2:
         assert advance_all([*crew.executors, *crew.actors, crew.learner]), "nobody can go on"
+    advance_all(crew.executors)  # rollout 2 begins in storage 0, and asks
     storages = crew.shared.storages
-    for array in storages.batch(0).values():
-        assert (array.view(np.uint8) == POISON_BYTE).all()
-    last_observation = storages["obs"][0, storages.spec.num_steps]
-    assert not (last_observation.view(np.uint8) == POISON_BYTE).all()
+    for name in ("actions", "log_probs", "values", "versions", "rewards"):
+        assert (storages.batch(0)[name].view(np.uint8) == POISON_BYTE).all(), name
+    assert not (storages["obs"][0, 0].view(np.uint8) == POISON_BYTE).all()
+    assert (storages["obs"][0, 1 : storages.spec.num_steps].view(np.uint8) == POISON_BYTE).all()
 
 
 @dataclass(frozen=True)

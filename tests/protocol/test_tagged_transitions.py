@@ -12,7 +12,7 @@ import pytest
 import torch
 from helpers import Outcome, run
 from numpy.typing import NDArray
-from tagged_recording import FOLDER_VARIABLE, SCALES, Recording, ScaledTagged
+from tagged_recording import FOLDER_VARIABLE, SCALES, Recording, RecordingChain, ScaledTagged
 
 from htsrl import A2C, Experiment
 from htsrl.config import Algorithm
@@ -55,7 +55,8 @@ def run_inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def recorded(experiment: Experiment) -> tuple[Recording, Outcome]:
         recording = Recording(tmp_path)
         monkeypatch.setattr("htsrl.roles.learner.hash_batch", recording.hash_batch)
-        monkeypatch.setattr("htsrl.roles.learner.DigestChain", recording.digest_chain)
+        monkeypatch.setattr(RecordingChain, "folder", tmp_path, raising=False)
+        monkeypatch.setattr("htsrl.roles.learner.DigestChain", RecordingChain)
         return recording, run(experiment, num_executors=2, num_actors=3, log_every_steps=1)
 
     return recorded

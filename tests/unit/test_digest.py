@@ -37,7 +37,7 @@ def make_batch(update: int) -> Fields:
 
 def make_links(change: Callable[[int, Fields, NDArray[Any]], None] | None = None, initial: float = 0.0) -> list[Link]:
     """A small run, with a change to the batch or the parameters of an update."""
-    chain, links = DigestChain([np.full(3, initial)]), []
+    chain, links = DigestChain.begin([np.full(3, initial)]), []
     for update in range(NUM_UPDATES):
         fields, parameters = make_batch(update), np.full(3, update + 1.0)
         if change is not None:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -64,16 +65,20 @@ def test_a_killed_run_keeps_every_line(tmp_path: Path) -> None:
     script = f"""
 import os, signal
 from pathlib import Path
-from htsrl.metrics.sinks import JsonLines
-sink = JsonLines(Path({str(tmp_path / "metrics.jsonl")!r}))
+from htsrl.metrics.sinks import JsonLines, TensorBoard
+sinks = JsonLines(Path({str(tmp_path / "metrics.jsonl")!r})), TensorBoard(Path({str(tmp_path / "tensorboard")!r}))
 for step in range(5):
-    sink.write(step, {{"a": 1.0}})
+    for sink in sinks:
+        sink.write(step, {{"a": 1.0}})
 os.kill(os.getpid(), signal.SIGKILL)
 """
     ended = subprocess.run([sys.executable, "-c", script], env=_environment(), timeout=60, check=False)
 
     assert ended.returncode == -signal.SIGKILL
     assert [record["step"] for record in read_json_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2, 3, 4]
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("a")] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("cut", ['{"step": 3, "na', "{", '{"step": 3}'])
@@ -116,6 +121,29 @@ def test_tensorboard_files_hold_every_scalar_at_its_step(tmp_path: Path) -> None
     first, second = events.Scalars("rollout/ep_rew_mean")
     assert math.isnan(first.value)
     assert (second.step, second.value) == (4096, 21.5)
+
+
+def test_a_continued_run_hides_the_steps_after_the_one_it_goes_on_from(tmp_path: Path) -> None:
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    killed = TensorBoard(tmp_path)
+    for step in (1, 2, 3, 4):
+        killed.write(step, {"time/fps": 1.0})
+    resumed = TensorBoard(tmp_path, purge_step=3)
+    resumed.write(3, {"time/fps": 2.0})
+    resumed.close()
+
+    events = event_accumulator.EventAccumulator(str(tmp_path)).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("time/fps")] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_only_its_user_can_read_what_tensorboard_shows(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        TensorBoard(tmp_path / "tensorboard").close()
+    finally:
+        os.umask(umask)
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
 
 
 def test_importing_the_package_does_not_import_tensorboard_matplotlib_or_rich() -> None:

@@ -15,6 +15,7 @@ from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
 from htsrl.config import A2C, PPO, Algorithm, Network
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.versions import slot_of
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -78,7 +79,7 @@ def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
     assert next(steps) == NUM_STEPS
     for ours, theirs in zip(ring.module(NUM_STEPS // 4).parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
-    assert ring.steps[ring.slot_of(NUM_STEPS // 4)] == NUM_STEPS
+    assert ring.steps[slot_of(NUM_STEPS // 4)] == NUM_STEPS
 
 
 @pytest.mark.parametrize("algorithm", [RMSPROP, ADAM], ids=["rmsprop", "adam"])
@@ -98,7 +99,7 @@ def test_an_abandoned_draft_leaves_no_trace(algorithm: Algorithm) -> None:
         draft = drafts.begin(2)
         draft.differentiate(some_loss(draft.policy, 1))
         draft.step(0.01)
-        return ring.slots[ring.slot_of(2)].clone()
+        return ring.slots[slot_of(2)].clone()
 
     assert torch.equal(second_version(with_false_start=True), second_version(with_false_start=False))
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from htsrl.config import Network
 from htsrl.dataflow.memory import ALIGNMENT, SharedArrays
-from htsrl.dataflow.parameters import FLOAT_BYTES, NUM_SLOTS, FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.parameters import FLOAT_BYTES, FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.versions import NUM_SLOTS, slot_of
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -112,11 +113,11 @@ def test_a_draft_begins_as_the_version_before_with_its_optimizer_and_leaves_it_u
     ring = build_ring(fully_connected)
     ring.initialise(fully_connected())
     for version in range(1, 7):
-        previous = ring.slot_of(version - 1)
+        previous = slot_of(version - 1)
         before: Tensor = ring.slots[previous].clone()
         steps_before = ring.steps[previous].item()
         slot = ring.draft(version)
-        assert slot == ring.slot_of(version) != previous
+        assert slot == slot_of(version) != previous
         assert torch.equal(ring.slots[slot], before)
         assert ring.steps[slot] == steps_before
         ring.slots[slot].add_(version)
@@ -124,15 +125,15 @@ def test_a_draft_begins_as_the_version_before_with_its_optimizer_and_leaves_it_u
         assert torch.equal(ring.slots[previous], before)
         assert ring.steps[previous] == steps_before
         ring.commit(version)
-    assert ring.steps[ring.slot_of(6)] == 6
+    assert ring.steps[slot_of(6)] == 6
 
 
 def test_the_three_newest_versions_have_slots_of_their_own() -> None:
     """While update u runs, u-1 made its data, u acts and u+1 is being written."""
     ring = build_ring(fully_connected)
     for update in range(1, 10):
-        assert len({ring.slot_of(version) for version in (update - 1, update, update + 1)}) == NUM_SLOTS == 3
-        assert ring.module(update) is ring.modules[ring.slot_of(update)]
+        assert len({slot_of(version) for version in (update - 1, update, update + 1)}) == NUM_SLOTS == 3
+        assert ring.module(update) is ring.modules[slot_of(update)]
 
 
 def test_convolution_weights_lie_in_memory_in_channels_last_order() -> None:

@@ -1,0 +1,86 @@
+"""Checkpoints while training goes on: copied at a barrier, written by a thread, announced at a later barrier."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from htsrl.checkpoint.files import Checkpoint, prepare_checkpoint
+
+RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the writing of a checkpoint ended."""
+
+    version: int
+    mean_return: float | None
+    path: str | None
+    """The folder under its temporary name; None where it could not be written."""
+    problem: str = ""
+
+
+def write(folder: Path, checkpoint: Checkpoint) -> Written:
+    """Write it under a temporary name, or say why that cannot be."""
+    version, mean_return = checkpoint.document["version"], checkpoint.document["mean_return"]
+    try:
+        return Written(version, mean_return, str(prepare_checkpoint(folder, checkpoint)))
+    except OSError as error:
+        return Written(version, mean_return, None, f"{error.strerror or error} ({folder})")
+
+
+class BackgroundCheckpoints:
+    """Decides at every barrier whether a checkpoint is due, and takes care of one at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        every_updates: int | None,
+        every_seconds: float | None,
+        take: Callable[[int], Checkpoint],
+        announce: Callable[[Written], None],
+    ) -> None:
+        self._folder = folder
+        self._every_updates = every_updates
+        self._every_seconds = every_seconds
+        self._take = take
+        self._announce = announce
+        self._next_time = time.monotonic() + (every_seconds or 0.0)
+        self._thread: threading.Thread | None = None
+        self._written: Written | None = None
+
+    def at_barrier(self, version: int) -> None:
+        """Called before update `version` begins, while nobody may change what it reads."""
+        by_count = bool(self._every_updates and version and version % self._every_updates == 0)
+        if by_count:
+            self.finish()
+        self._collect()
+        by_time = self._every_seconds is not None and time.monotonic() >= self._next_time
+        if (by_count or by_time) and self._thread is None:
+            self._begin(self._take(version))
+
+    def finish(self) -> None:
+        """Wait for the one that is being written, and announce it."""
+        if self._thread is not None:
+            self._thread.join()
+            self._collect()
+
+    def _begin(self, checkpoint: Checkpoint) -> None:
+        self._next_time = time.monotonic() + (self._every_seconds or 0.0)
+        self._thread = threading.Thread(target=self._write, args=(checkpoint,), daemon=True)
+        self._thread.start()
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        self._written = write(self._folder, checkpoint)
+
+    def _collect(self) -> None:
+        if self._thread is None or self._thread.is_alive() or self._written is None:
+            return
+        self._announce(self._written)
+        if self._written.path is None and self._every_seconds is not None:
+            self._next_time = time.monotonic() + min(RETRY_SECONDS, self._every_seconds)
+        self._thread = self._written = None

@@ -1,0 +1,89 @@
+"""Capsules: what brings an environment back to where it stood between two rollouts, should its process be gone.
+
+Each environment has two places for a capsule, used in turn, and two heaps for the bytes of it. The executor writes the
+capsule that ends rollout j-1 before it counts that rollout as completed, so the newest one that counts is always whole.
+The heaps lie behind the arrays, in the sparse part of the block's file, which takes memory only where something was
+written: nobody knows beforehand how long an episode, and so the list of its actions, will be.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+
+NUM_PLACES = 2
+HEAP_BYTES = 1 << 36  # of addresses in the file, not of memory
+
+
+class _Number(IntEnum):
+    """The columns of `capsules`."""
+
+    EPISODE = 0
+    LENGTH = 1
+    HEAP = 2
+    NUM_BYTES = 3
+    IS_LOG = 4
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """An environment between two rollouts."""
+
+    episode: int
+    score: float
+    """Return of the episode so far."""
+    length: int
+    heap: int
+    num_bytes: int
+    """How much of the heap counts."""
+    is_log: bool
+    """Whether the heap has the episode's actions so far, or a saved state."""
+
+
+def capsule_arrays(num_envs: int) -> list[ArraySpec]:
+    """Written by the environment's executor."""
+    return [
+        ArraySpec("capsules", (num_envs, NUM_PLACES, len(_Number)), "int64"),
+        ArraySpec("capsule_scores", (num_envs, NUM_PLACES), "float64"),
+    ]
+
+
+class Capsules:
+    """The capsules of all environments."""
+
+    def __init__(self, memory: SharedArrays) -> None:
+        assert memory.num_bytes <= HEAP_BYTES, f"{memory.num_bytes} bytes of arrays reach into the first heap"
+        self._numbers = memory["capsules"]
+        self._scores = memory["capsule_scores"]
+        self._fd = memory.fd
+
+    def put(self, env: int, rollout: int, capsule: Capsule) -> None:
+        """Keep the capsule from which `rollout` starts; what is on the heap was written before."""
+        place = rollout % NUM_PLACES
+        numbers = (capsule.episode, capsule.length, capsule.heap, capsule.num_bytes, capsule.is_log)
+        self._numbers[env, place] = numbers
+        self._scores[env, place] = capsule.score
+
+    def get(self, env: int, rollout: int) -> Capsule:
+        place = rollout % NUM_PLACES
+        episode, length, heap, num_bytes, is_log = self._numbers[env, place].tolist()
+        return Capsule(episode, float(self._scores[env, place]), length, heap, num_bytes, bool(is_log))
+
+    def write(self, env: int, heap: int, offset: int, data: bytes) -> None:
+        """Put bytes on a heap, beyond what the newest capsule counts or on the other heap."""
+        position = self._position(env, heap) + offset
+        while data:
+            written = os.pwrite(self._fd, data, position)
+            data, position = data[written:], position + written
+
+    def read(self, env: int, capsule: Capsule) -> bytes:
+        data = os.pread(self._fd, capsule.num_bytes, self._position(env, capsule.heap))
+        assert len(data) == capsule.num_bytes, f"a capsule of environment {env} lacks bytes"
+        return data
+
+    @staticmethod
+    def _position(env: int, heap: int) -> int:
+        return (1 + env * NUM_PLACES + heap) * HEAP_BYTES

@@ -1,0 +1,67 @@
+"""An environment that is allowed to fail (`on_env_error = "truncate"`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.envs.agents import Outcome, agents_of
+from htsrl.envs.team import Info
+
+ERRORS = (Exception, SystemExit)
+
+
+class ForgivingAgents:
+    """Agents whose episode is cut short when their environment raises; a new environment takes over at the reset."""
+
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
+        self._make = make
+        self._agents = agents_of(make())
+        self._is_broken = False
+        self.num_agents = self._agents.num_agents
+        self.is_team = self._agents.is_team
+        self.to_env = self._agents.to_env
+
+    @property
+    def env(self) -> gymnasium.Env[Any, Any]:
+        return self._agents.env
+
+    @property
+    def active(self) -> Any:
+        return self._agents.active
+
+    def reset(self, seed: int, observations: NDArray[Any]) -> Info:
+        if not self._is_broken:
+            try:
+                return self._agents.reset(seed, observations)
+            except ERRORS:
+                pass  # once more with a new one, whose failure counts
+        self._renew()
+        return self._agents.reset(seed, observations)
+
+    def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
+        active = self.active
+        try:
+            return self._agents.step(action, observations)
+        except ERRORS:
+            self._is_broken = True
+        rewards, ended = np.zeros_like(active, np.float64), np.zeros_like(active, np.bool_)
+        return Outcome(rewards, ended, active, 0.0, over=True, cut=True, info={}, failed=True)
+
+    def look_again(self) -> None:
+        self._agents.look_again()
+
+    def close(self) -> None:
+        self._agents.close()
+
+    def _renew(self) -> None:
+        try:
+            self._agents.close()
+        except ERRORS:
+            pass  # it has failed already
+        self._agents = agents_of(self._make())
+        self._is_broken = False

@@ -1,0 +1,47 @@
+"""Whether a worker that died is started again: yes, unless it dies again and again at one point."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied
+
+MOST_KILLS_AT_ONE_POINT = 10
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended."""
+
+    worker: int
+    point: Hashable
+    """How far its work had come."""
+    by_sigkill: bool
+    """Killed from outside, by a person or for want of memory; all else is its own doing and would happen again."""
+    error: HtsrlError
+
+
+class Restarts:
+    """Counts deaths by worker and point."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self._last: dict[int, tuple[Hashable, int]] = {}
+        self.count = 0
+
+    def judge(self, death: Death) -> HtsrlError | None:
+        """None where the worker is to be started again, else the error that the run ends with."""
+        point, deaths_there = self._last.get(death.worker, (None, 0))
+        deaths_there = deaths_there + 1 if point == death.point else 1
+        self._last[death.worker] = (death.point, deaths_there)
+        most = MOST_KILLS_AT_ONE_POINT if death.by_sigkill else 1
+        if not self.allowed or not _may_pass(death.error) or deaths_there > most:
+            return death.error
+        self.count += 1
+        return None
+
+
+def _may_pass(error: HtsrlError) -> bool:
+    """A kill, a crash or a whim of an environment; what htsrl itself finds wrong, it would find wrong again."""
+    return isinstance(error, PeerDied | EnvironmentFailure) and not isinstance(error, NotReproduced)

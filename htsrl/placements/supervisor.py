@@ -1,0 +1,244 @@
+"""The supervisor: starts the workers, listens to them, starts those that die again, and ends them all."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from htsrl.checkpoint.background import Written
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.signals import Doorbell
+from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied
+from htsrl.interrupts import uninterrupted
+from htsrl.placements.assignment import Assignment, Doorbells, crew
+from htsrl.placements.blueprint import Blueprint, Envs
+from htsrl.placements.messages import error_of, report_of, written_of
+from htsrl.placements.restarts import Death, Restarts
+from htsrl.placements.vigil import Vigil
+from htsrl.placements.worker_process import WorkerProcess, describe_exit
+from htsrl.roles.report import UpdateReport
+from htsrl.schedules.schedule import storage_of
+
+GRACE_SECONDS = 0.5
+SPARE_AFTER_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who is told what happens in a run."""
+
+    on_report: Callable[[UpdateReport], None]
+    on_checkpoint: Callable[[Written], None]
+    on_restart: Callable[[str], None]
+
+
+class Supervisor:
+    """Watches every process of a run."""
+
+    def __init__(self, blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
+        placement = blueprint.config.placement
+        self._blueprint = blueprint
+        self._memory = memory
+        self._listeners = listeners
+        self._shared: Shared = blueprint.shared(memory)
+        self._hosted = crew(blueprint)
+        self._doorbells = [Doorbell.create() for _ in self._hosted]
+        # Only this process holds the writing end, so its closing tells the workers that we are gone.
+        self._lifeline_fd, self._our_life_fd = os.pipe()
+        self._workers: list[WorkerProcess] = []
+        self._naps_before = [0] * len(self._hosted)  # when the worker was set to work
+        self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
+        self._spare: WorkerProcess | None = None
+        self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
+        self._poll = select.poll()
+        self._vigil = Vigil(placement.deadline_seconds, len(self._hosted))
+        self.restarts = Restarts(placement.restart_workers)
+
+    def start(self) -> None:
+        for number in range(len(self._hosted)):
+            with uninterrupted():
+                self._workers.append(self._launch())
+            self._set_to_work(number)
+
+    def watch(self) -> None:
+        """Pass on reports until the learner has finished; raise what the run cannot go on after."""
+        while True:
+            ready = {fd for fd, _ in self._poll.poll(self._vigil.pause_seconds * 1000)}
+            for number, worker in enumerate(self._workers):
+                if not worker.fds & ready:
+                    continue
+                if self._listen_to(number):
+                    return
+                if worker.has_ended or worker.earpiece.closed:
+                    with uninterrupted():
+                        if self._bury(number):
+                            return
+            with uninterrupted():
+                self._look_after_the_spare()
+            signs = [self._sign_of_progress(number) for number in range(len(self._hosted))]
+            for number in self._vigil.overdue(time.monotonic(), signs):
+                self._end_a_hang(number)
+
+    def stop(self) -> None:
+        """Ask all workers to end, then make them; what the learner has still reported is passed on."""
+        self._shared.exchange.stop()
+        for doorbell in self._doorbells:
+            doorbell.ring()
+        workers = [*self._workers, *([self._spare] if self._spare else [])]
+        try:
+            deadline = time.monotonic() + GRACE_SECONDS
+            while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
+                time.sleep(GRACE_SECONDS / 100)
+        finally:
+            for number, worker in enumerate(self._workers):
+                worker.end()
+                self._listen_to(number)
+            if self._spare:
+                self._spare.end()
+            for worker in workers:
+                worker.close()
+            for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
+                os.close(fd)
+
+    def _launch(self, spare: bool = False) -> WorkerProcess:
+        doorbells = [doorbell.fd for doorbell in self._doorbells]
+        worker = WorkerProcess([self._memory.fd, self._lifeline_fd, *doorbells], spare)
+        for fd in worker.fds:
+            self._poll.register(fd, select.POLLIN | select.POLLHUP)
+        return worker
+
+    def _set_to_work(self, number: int) -> None:
+        worker = self._workers[number]
+        self._naps_before[number] = int(self._shared.exchange.naps[number])
+        worker.assign(
+            Assignment(
+                number=number,
+                hosted=self._hosted[number],
+                blueprint=self._blueprint,
+                doorbells=self._doorbells_for(number),
+                memory_fd=self._memory.fd,
+                lifeline_fd=self._lifeline_fd,
+                report_fd=worker.report_fd,
+                dump_fd=worker.dump_fd,
+            )
+        )
+
+    def _listen_to(self, number: int) -> bool:
+        """Act on a worker's messages; True when training is over."""
+        with uninterrupted():  # a message that was read and not passed on would be missing from the digest
+            for message in self._workers[number].earpiece.read():
+                if message["kind"] == "failure":
+                    self._failures[number] = error_of(message)
+                elif message["kind"] == "checkpoint":
+                    self._listeners.on_checkpoint(written_of(message))
+                else:
+                    report = report_of(message)
+                    self._listeners.on_report(report)
+                    if report.finished:
+                        return True
+        return False
+
+    def _bury(self, number: int) -> bool:
+        """A worker has died: start it again, or raise why not; True when it turns out that training is over."""
+        worker, hosted = self._workers[number], self._hosted[number]
+        worker.end()
+        if self._listen_to(number):
+            return True
+        error = self._failures.pop(number, None) or self._obituary(number)
+        death = Death(number, self._point(number, error), worker.exit_code == -signal.SIGKILL, error)
+        if fatal := self.restarts.judge(death):
+            raise fatal
+        self._listeners.on_restart(f"{str(error).splitlines()[0]}; {hosted.name} is started again")
+        self._replace(number)
+        return False
+
+    def _replace(self, number: int) -> None:
+        self._drop(self._workers[number])
+        self._shared.exchange.inside[list(self._envs_of(number))] = False
+        self._vigil.forget(number)
+        spare, self._spare = self._spare, None
+        self._workers[number] = spare or self._launch()
+        self._set_to_work(number)
+        for doorbell in self._doorbells:  # the dead may have written a word and not rung
+            doorbell.ring()
+        self._spare_time = time.monotonic()
+
+    def _drop(self, worker: WorkerProcess) -> None:
+        for fd in worker.fds:
+            self._poll.unregister(fd)
+        worker.close()
+
+    def _look_after_the_spare(self) -> None:
+        """Have a process at hand that has imported everything, so that a dead worker is back in no time."""
+        if self._spare and self._spare.has_ended:
+            self._spare.end()
+            self._drop(self._spare)
+            self._spare = None
+            self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
+        if self._spare is None and self.restarts.allowed and time.monotonic() >= self._spare_time:
+            self._spare = self._launch(spare=True)
+
+    def _sign_of_progress(self, number: int) -> Hashable:
+        """Something that changes while a worker gets on with its work; None while it waits or still starts."""
+        exchange, envs = self._shared.exchange, list(self._envs_of(number))
+        nap = int(exchange.naps[number])
+        starts = nap == self._naps_before[number] and not exchange.inside[envs].any()
+        if nap % 2 or starts:
+            return None
+        return nap, exchange.requests[envs].tobytes(), exchange.answers[envs].tobytes(), exchange.published_version
+
+    def _end_a_hang(self, number: int) -> None:
+        """The rest is done when its death is noticed."""
+        worker, hosted = self._workers[number], self._hosted[number]
+        inside = [env for env in self._envs_of(number) if self._shared.exchange.inside[env]]
+        who = f"environment {inside[0]} of {hosted.name}" if inside else hosted.name
+        seconds = self._blueprint.config.placement.deadline_seconds
+        text = f"{who} (pid {worker.pid}) got nowhere for deadline_seconds={seconds:g}; it was in\n{worker.stack()}"
+        self._failures[number] = EnvironmentFailure(text, inside[0]) if inside else PeerDied(text)
+        worker.end()
+
+    def _point(self, number: int, error: HtsrlError) -> Hashable:
+        """How far a worker had come, in terms that are the same when it comes there again."""
+        exchange, envs = self._shared.exchange, list(self._envs_of(number))
+        if isinstance(error, EnvironmentFailure) and error.env is not None:
+            return error.env, int(exchange.completed_rollouts[error.env]), int(exchange.requests[error.env])
+        return exchange.published_version, exchange.completed_rollouts[envs].tobytes()
+
+    def _obituary(self, number: int) -> HtsrlError:
+        worker, hosted = self._workers[number], self._hosted[number]
+        update = self._shared.exchange.published_version
+        full = self._shared.exchange.rollout_is_complete(update)
+        learner, did = "it" if hosted.learner else "the learner", "read" if full else "waited for"
+        return PeerDied(
+            f"{hosted.name} (pid {worker.pid}) {describe_exit(worker.exit_code)} while {learner} {did} "
+            f"storage {storage_of(update)} (update {update})"
+        )
+
+    def _envs_of(self, number: int) -> Envs:
+        """The environments that a worker steps or acts for."""
+        hosted, blueprint = self._hosted[number], self._blueprint
+        if hosted.executor is not None:
+            return blueprint.executor_envs[hosted.executor]
+        return () if hosted.actor is None else blueprint.actor_envs[hosted.actor]
+
+    def _doorbells_for(self, number: int) -> Doorbells:
+        num_envs = self._blueprint.experiment.num_envs
+        executor_of, actor_of = [self._doorbells[0]] * num_envs, [self._doorbells[0]] * num_envs
+        for other, (hosted, doorbell) in enumerate(zip(self._hosted, self._doorbells, strict=True)):
+            for env in self._envs_of(other):
+                if hosted.executor is not None:
+                    executor_of[env] = doorbell
+                if hosted.actor is not None:
+                    actor_of[env] = doorbell
+        return Doorbells(
+            own=self._doorbells[number],
+            executor_of=tuple(executor_of),
+            actor_of=tuple(actor_of),
+            learner=self._doorbells[-1],
+            step_barrier=self._shared.schedule.step_barrier,
+        )

@@ -1,0 +1,101 @@
+"""A worker process as the supervisor sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import cloudpickle
+
+from htsrl.numerics import ONE_THREAD
+from htsrl.placements.assignment import Assignment
+from htsrl.placements.messages import Earpiece
+
+DUMP_SECONDS = 1.0
+DUMP_SIGNAL = signal.SIGUSR1
+
+
+class WorkerProcess:
+    """Started first, told later what to do: until then it is a spare that has its imports behind it."""
+
+    def __init__(self, inherited_fds: Sequence[int], spare: bool = False) -> None:
+        report_read_fd, self.report_fd = os.pipe()
+        self.dump_fd = os.memfd_create("htsrl-stack")
+        self._process = subprocess.Popen(
+            # -P and the path below: the worker imports what this process would, and not more.
+            [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
+            stdin=subprocess.PIPE,
+            pass_fds=[*inherited_fds, self.report_fd, self.dump_fd],
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+            process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
+        )
+        os.close(self.report_fd)
+        self.pid = self._process.pid
+        self.earpiece = Earpiece(report_read_fd)
+        self.exit_fd = _exit_fd(self.pid, otherwise=report_read_fd)
+        """Readable once the process has ended; where there is no such thing, the end of its messages has to do."""
+
+    @property
+    def fds(self) -> set[int]:
+        return {self.earpiece.fd, self.exit_fd}
+
+    @property
+    def has_ended(self) -> bool:
+        """Asked without fetching it: as long as that is left to do, nobody else can get its number."""
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    @property
+    def exit_code(self) -> int:
+        assert self._process.returncode is not None, "it is known once `end` was called"
+        return self._process.returncode
+
+    def assign(self, assignment: Assignment) -> None:
+        assert self._process.stdin is not None
+        try:
+            with self._process.stdin as stdin:
+                stdin.write(cloudpickle.dumps(assignment))
+        except BrokenPipeError:
+            pass  # it has died; its exit tells
+
+    def stack(self) -> str:
+        """Where the process is, thread by thread, even if it is deep in a library: its fault handler writes it down."""
+        os.kill(self.pid, DUMP_SIGNAL)
+        deadline, text = time.monotonic() + DUMP_SECONDS, b""
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            before, text = text, os.pread(self.dump_fd, 1 << 16, 0)
+            if text and text == before:
+                break
+        return text.decode(errors="replace") or "(it did not answer)"
+
+    def end(self) -> None:
+        """Kill the process, unless it has ended, and in any case what it may have started."""
+        if self._process.returncode is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # an assignment that nobody read
+
+    def close(self) -> None:
+        for fd in (*self.fds, self.dump_fd):
+            os.close(fd)
+
+
+def describe_exit(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+
+
+def _exit_fd(pid: int, otherwise: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # a kernel before 5.3, or a sandbox
+        return otherwise

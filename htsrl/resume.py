@@ -1,0 +1,141 @@
+"""Going on with a run from its newest checkpoint, to the bits that it would have had anyway."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from htsrl.checkpoint.cut import restore_cut
+from htsrl.checkpoint.files import Checkpoint, newest_valid
+from htsrl.checkpoint.of_run import experiment_document
+from htsrl.config import Config, EnvFactory, Placement
+from htsrl.config_check import check
+from htsrl.dataflow.learner_slots import LearnerSlots
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.errors import ConfigError, RunFolderError
+from htsrl.metrics.line_file import drop_lines_after
+from htsrl.metrics.recorder import Standing
+from htsrl.metrics.sinks import read_json_lines
+from htsrl.numerics import single_threaded
+from htsrl.run import run_to_end
+from htsrl.run_folder import RunFolder, RunResult
+from htsrl.run_lock import RunLock
+from htsrl.train import fingerprint_for, survey
+
+
+def resume(
+    run_dir: Path | str,
+    total_steps: int | None = None,
+    placement: Placement | None = None,
+    env: str | EnvFactory | None = None,
+    allow_different_numerics: bool = False,
+) -> RunResult:
+    """Go on with the run in `run_dir`, to the same bits as if it had never stopped.
+
+    Only `total_steps` and the placement may differ from before. `env` is for a run whose environment was a callable
+    that cannot be imported.
+    """
+    folder = RunFolder.existing(Path(run_dir))
+    with RunLock.acquire(folder.path), single_threaded():
+        config = _config(folder, total_steps, placement, env)
+        checkpoint = _checkpoint(folder)
+        _check_same_experiment(checkpoint, config)
+        _check_there_is_work(checkpoint, config)
+        changes = _changes_of_numerics(folder, config, allow_different_numerics)
+        blueprint = survey(config, folder)
+        memory = SharedArrays(blueprint.memory_specs())
+        try:
+            version = int(checkpoint.document["version"])
+            restore_cut(checkpoint.arrays, version, blueprint.shared(memory), memory)
+            if changes:
+                folder.note_change_of_numerics(version, changes, fingerprint_for(config.placement))
+            folder.save_config(config)
+            standing = _standing(folder, checkpoint, LearnerSlots(memory))
+            return run_to_end(blueprint, memory, folder, standing)
+        finally:
+            memory.close_fd()
+
+
+def _config(
+    folder: RunFolder, total_steps: int | None, placement: Placement | None, env: str | EnvFactory | None
+) -> Config:
+    config = folder.load_config(env)
+    if total_steps is not None:
+        config = replace(config, experiment=replace(config.experiment, total_steps=total_steps))
+    return check(replace(config, placement=placement or config.placement))
+
+
+def _checkpoint(folder: RunFolder) -> Checkpoint:
+    found = newest_valid(folder.checkpoints_dir, _warn)
+    if found is None:
+        raise RunFolderError(
+            f"{folder.path} holds no whole checkpoint to go on from; `htsrl train --config "
+            f"{folder.config_file}` begins the same run anew"
+        )
+    return found[1]
+
+
+def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
+    before, now = checkpoint.document["experiment"], experiment_document(config)
+    differences = [line for line in _differences(before, now) if not line.startswith("total_steps:")]
+    if differences:
+        raise ConfigError(
+            "a run goes on only as the experiment that it was; these settings were changed:\n  "
+            + "\n  ".join(differences)
+            + "\nSet them back, or begin a new run with `htsrl train --config`"
+        )
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name, "(not there)"), now.get(name, "(not there)")
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name}: {json.dumps(old)} -> {json.dumps(new)}"
+
+
+def _check_there_is_work(checkpoint: Checkpoint, config: Config) -> None:
+    version, experiment = checkpoint.document["version"], config.experiment
+    goal, reached = experiment.stop_at_return, checkpoint.document["mean_return"]
+    if version >= experiment.num_intervals:
+        raise ConfigError(
+            f"the run has made its {version * experiment.batch_steps:,} steps; ask for more with total_steps "
+            f"(--total-steps), which is {experiment.total_steps:,}"
+        )
+    if checkpoint.document["goal_reached"]:
+        raise ConfigError(f"the run has ended: its mean return of {reached:g} reached stop_at_return={goal}")
+
+
+def _changes_of_numerics(folder: RunFolder, config: Config, allowed: bool) -> list[str]:
+    changes = folder.fingerprint().differences(fingerprint_for(config.placement))
+    if changes and not allowed:
+        raise ConfigError(
+            "the run was computed differently before:\n  "
+            + "\n  ".join(changes)
+            + "\nIt cannot go on to the same bits here; --allow-different-numerics goes on all the same, and marks the "
+            "run for good"
+        )
+    return changes
+
+
+def _standing(folder: RunFolder, checkpoint: Checkpoint, slots: LearnerSlots) -> Standing:
+    """Where the run stands; what its files say of later barriers is removed, for they will be written again."""
+    version, steps = checkpoint.document["version"], checkpoint.document["steps"]
+    if drop_lines_after(folder.digest_file, "update", version - 1) != (version - 1 if version else None):
+        raise RunFolderError(
+            f"{folder.digest_file} lacks barriers before version {version}, which the checkpoint is of; was it changed?"
+        )
+    drop_lines_after(folder.metrics_file, "step", steps)
+    lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
+    seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
+    mean_return = checkpoint.document["mean_return"]
+    return Standing(version, steps, slots.chain(version), mean_return, seconds, slots.env_errors(version))
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,98 @@
+"""A run from its first barrier, or the one that it goes on from, to its end, and what it leaves behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from htsrl.checkpoint.archive import Archive
+from htsrl.checkpoint.of_run import newest_checkpoint_of
+from htsrl.config_file import env_name
+from htsrl.dataflow.exchange import Cost, Exchange
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared import Shared
+from htsrl.errors import EnvironmentFailure, TrainingDiverged
+from htsrl.metrics.recorder import Recorder, Standing
+from htsrl.placements.assignment import crew
+from htsrl.placements.blueprint import Blueprint
+from htsrl.placements.inline import run_inline
+from htsrl.placements.processes import run_processes
+from htsrl.placements.supervisor import Listeners
+from htsrl.reproducer import reproducer_of
+from htsrl.run_folder import RunFolder, RunResult
+from htsrl.schedules.schedule import storage_of
+
+
+def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, standing: Standing) -> RunResult:
+    """Train from where the memory stands; whatever ends the run, its results and its state are written."""
+    from htsrl.metrics.curve import draw_learning_curve
+
+    config, shared = blueprint.config, blueprint.shared(memory)
+    parameters = blueprint.build_parameters(memory, device="cpu")
+    recorder = Recorder(config, folder, lambda: _readings(blueprint, shared.exchange), standing)
+    archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, recorder.say, recorder.sync)
+    run = run_inline if config.placement.backend == "inline" else run_processes
+
+    def at_the_end(what: str, write: Callable[[], None]) -> None:
+        last_things.callback(_unless_the_disk_is_full, what, write, recorder.say)
+
+    with ExitStack() as last_things:  # from the last to the first, and each of them even if another fails
+        title = env_name(config.experiment.env)
+        at_the_end("the curve", lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
+        last_things.callback(recorder.close)
+        at_the_end("the result", lambda: folder.save_result(recorder.result()))
+        at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
+        at_the_end("the state", lambda: archive.save(newest_checkpoint_of(config, memory, shared)))
+        try:
+            run(blueprint, memory, Listeners(recorder.record, archive.take_in, recorder.note_restart))
+        except KeyboardInterrupt:
+            recorder.say(
+                f"interrupted after update {recorder.version}; `htsrl resume {folder.path}` goes on from there"
+            )
+            raise
+        except TrainingDiverged:
+            update = shared.exchange.published_version
+            batch = shared.storages.batch(storage_of(update))
+            at_the_end("the batch", lambda: folder.save_diverged_batch(update, batch))
+            raise
+        except EnvironmentFailure as failure:
+            if failure.env is not None:
+                _keep_reproducer(blueprint, shared, folder, failure.env, recorder)
+            raise
+    return recorder.result()
+
+
+def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, env: int, recorder: Recorder) -> None:
+    path = folder.path / f"failed_environment_{env}.json"
+    reproducer = reproducer_of(blueprint.config.experiment, shared, env)
+    _unless_the_disk_is_full("the reproducer", lambda: folder.save_json(path, reproducer), recorder.say)
+    recorder.say(f"what led environment {env} there, its seed and its actions, is in {path}")
+
+
+def _unless_the_disk_is_full(what: str, write: Callable[[], None], say: Callable[[str], None]) -> None:
+    try:
+        write()
+    except OSError as error:
+        say(f"warning: {what} could not be written: {error}")
+
+
+def _readings(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
+    """What the workers have written about themselves so far."""
+    readings = _waited_seconds(blueprint, exchange)
+    if blueprint.config.placement.measure_costs:
+        spent = exchange.cpu_seconds.sum(axis=0)
+        spent[Cost.TOTAL] += time.process_time()
+        readings |= {f"cpu/{cost.name.lower()}_seconds": float(spent[cost]) for cost in Cost}
+    return readings
+
+
+def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
+    """Seconds waited so far, as the mean over the workers that host a role."""
+    hosted = crew(blueprint)
+    kinds = {
+        "executor": [i for i, worker in enumerate(hosted) if worker.executor is not None],
+        "actor": [i for i, worker in enumerate(hosted) if worker.actor is not None],
+        "learner": [i for i, worker in enumerate(hosted) if worker.learner],
+    }
+    return {f"wait/{kind}_seconds": float(exchange.waited_seconds[workers].mean()) for kind, workers in kinds.items()}

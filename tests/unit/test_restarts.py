@@ -1,0 +1,44 @@
+"""A worker is started again unless that would lead to the same end."""
+
+from __future__ import annotations
+
+import pytest
+
+from htsrl.errors import ConfigError, HtsrlError, NotReproduced, PeerDied, TrainingDiverged, WaitTimeout
+from htsrl.placements.restarts import MOST_KILLS_AT_ONE_POINT, Death, Restarts
+
+
+def death(worker: int = 0, point: int = 0, by_sigkill: bool = False, error: HtsrlError | None = None) -> Death:
+    return Death(worker, point, by_sigkill, error or PeerDied(f"worker {worker}"))
+
+
+def test_a_first_death_is_forgiven_and_a_second_at_the_same_point_is_not() -> None:
+    restarts, second = Restarts(allowed=True), death()
+    assert restarts.judge(death()) is None
+    assert restarts.judge(second) is second.error
+    assert restarts.count == 1
+
+
+def test_deaths_at_other_points_or_of_others_are_forgiven_without_end() -> None:
+    restarts = Restarts(allowed=True)
+    for point in range(100):
+        assert restarts.judge(death(worker=0, point=point)) is None
+        assert restarts.judge(death(worker=1, point=point)) is None
+    assert restarts.count == 200
+
+
+def test_kills_from_outside_are_forgiven_more_often_at_one_point() -> None:
+    restarts = Restarts(allowed=True)
+    for _ in range(MOST_KILLS_AT_ONE_POINT):
+        assert restarts.judge(death(by_sigkill=True)) is None
+    assert restarts.judge(death(by_sigkill=True)) is not None
+
+
+@pytest.mark.parametrize("kind", [ConfigError, HtsrlError, NotReproduced, TrainingDiverged, WaitTimeout])
+def test_what_would_happen_again_for_certain_is_not_tried_again(kind: type[HtsrlError]) -> None:
+    error = kind("it cannot work")
+    assert Restarts(allowed=True).judge(death(error=error)) is error
+
+
+def test_without_restarts_the_first_death_is_the_end() -> None:
+    assert Restarts(allowed=False).judge(death(by_sigkill=True)) is not None
