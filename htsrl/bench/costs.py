@@ -51,6 +51,8 @@ class Costs:
     simulator: float
     inference: float
     learning: float
+    keeping: float
+    """Capsules, and copies for checkpoints: a part of the overhead."""
     total: float
     steps_per_second: float
 
@@ -104,17 +106,28 @@ def table(document: Mapping[str, Any]) -> Table:
                 *(f"{costs[part]:,.0f}" for part in (*PARTS, "overhead", "total")),
                 f"{costs['overhead_share']:.1%} ({low:.1%} to {high:.1%})",
                 f"{costs['checks'] / costs['total']:.2%}",
+                f"{costs['keeping'] / costs['total']:.2%}",
                 f"{costs['steps_per_second']:,.0f}",
             ]
         )
-    headings = ["work", *PARTS, "overhead", "total", "share of overhead", "share of checks", "steps/s"]
+    headings = [
+        "work",
+        *PARTS,
+        "overhead",
+        "total",
+        "share of overhead",
+        "share of checks",
+        "share of keeping",
+        "steps/s",
+    ]
     return Table(
         headings,
         rows,
         [
             "CPU microseconds of one environment step, summed over all processes, between the third update and the "
             "last but one; of each work the repetition with the middle overhead, and the range. Checks are all that "
-            "happens between the simulator and the storage.",
+            "happens between the simulator and the storage. Keeping is what capsules take, from which environments "
+            "come back when their process dies; it is a part of the overhead.",
         ],
     )
 
@@ -149,13 +162,15 @@ def _measure_once(name: str) -> Costs:
         run_dir = Path(folder) / "run"
         result = train(Config(WORK[name], _placement(run_dir)))
         lines = read_json_lines(RunFolder(run_dir).metrics_file)
-    readings = [[line["step"], *(line[f"cpu/{part}_seconds"] for part in (*PARTS, "total"))] for line in lines]
+    readings = [
+        [line["step"], *(line[f"cpu/{part}_seconds"] for part in (*PARTS, "keeping", "total"))] for line in lines
+    ]
     lines_SC = np.array(readings, dtype=np.float64)
     # Both ends lie where learning and rolling out overlap: nothing is rolled out beside the last update.
     window = [line_C for line_C in lines_SC if 2 * WORK[name].batch_steps < line_C[0] < lines_SC[-1][0]]
     steps, *seconds = (window[-1] - window[0]).tolist()
-    simulator, inference, learning, total = (part / steps * 1e6 for part in seconds)
-    return Costs(name, simulator, inference, learning, total, result.steps_per_second)
+    simulator, inference, learning, keeping, total = (part / steps * 1e6 for part in seconds)
+    return Costs(name, simulator, inference, learning, keeping, total, result.steps_per_second)
 
 
 def _placement(run_dir: Path | None) -> Placement:

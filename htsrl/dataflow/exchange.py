@@ -53,7 +53,8 @@ class Cost(IntEnum):
     SIMULATOR = 0
     INFERENCE = 1
     LEARNING = 2
-    TOTAL = 3
+    KEEPING = 3  # capsules, and copies for checkpoints
+    TOTAL = 4
 
 
 def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.capsules import capsule_arrays
-from htsrl.dataflow.exchange import control_arrays
+from htsrl.dataflow.exchange import Cost, control_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -87,6 +87,9 @@ class Blueprint:
             Replica(env, self._make_agents(meter), shared, experiment.seed, experiment.num_intervals, poisons)
             for env in self.executor_envs[index]
         ]
+        if meter:
+            for replica in replicas:
+                meter.watch(replica, "keep_capsule", Cost.KEEPING)
         return Executor(replicas, actors, learner)
 
     def _make_agents(self, meter: Meter | None) -> Agents:

@@ -101,6 +101,8 @@ def _build_roles(
         if hosted.learner:
             report = meter.read_total_before(mouthpiece.update) if meter else mouthpiece.update
             checkpoints = background_checkpoints(blueprint.config, memory, shared, mouthpiece.checkpoint)
+            if meter:
+                meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
             wake = doorbells.ring_all_executors
             learner = blueprint.build_learner(memory, shared, parameters, wake, report, checkpoints.at_barrier)
             if meter:

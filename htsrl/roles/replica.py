@@ -91,6 +91,15 @@ class Replica:
     def close(self) -> None:
         self._agents.close()
 
+    def keep_capsule(self) -> None:
+        """Put down what brings the environment back to the start of the rollout that follows."""
+        keep = partial(self._recall.keep, self._capsule, self._storage, self._episode_row)
+        heap, num_bytes = self._blaming("save_state", "", keep)
+        episode, is_log = self._episode, self._recall.is_log
+        self._capsule = Capsule(episode.number, episode.score, episode.length, heap, num_bytes, is_log)
+        reach("inside a capsule")
+        self._capsules.put(self.index, self.rollout, self._capsule)
+
     def _come_back(self, completed: int) -> None:
         """Go on after the rollouts that count; what was begun of the next one is made once more, to the same bits."""
         self.rollout = completed
@@ -160,19 +169,11 @@ class Replica:
 
     def _complete_rollout(self) -> None:
         self.rollout += 1
-        self._keep_capsule()
+        self.keep_capsule()
         reach("before a rollout counts")
         self._exchange.completed_rollouts[self.index] = self.rollout  # and the capsule with it
         reach("after a rollout counts")
         self.stage = Stage.VERSION if self.rollout < self._num_rollouts else Stage.NOTHING
-
-    def _keep_capsule(self) -> None:
-        keep = partial(self._recall.keep, self._capsule, self._storage, self._episode_row)
-        heap, num_bytes = self._blaming("save_state", "", keep)
-        episode, is_log = self._episode, self._recall.is_log
-        self._capsule = Capsule(episode.number, episode.score, episode.length, heap, num_bytes, is_log)
-        reach("inside a capsule")
-        self._capsules.put(self.index, self.rollout, self._capsule)
 
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION

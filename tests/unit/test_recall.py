@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from functools import partial
 from typing import Any
@@ -26,13 +27,15 @@ NUM_ENVS, SYNC_INTERVAL, NUM_ROLLOUTS = 2, 7, 12
 class Walk(gymnasium.Env[NDArray[np.float32], np.int64]):
     """A random walk; its episodes end at random, and its position depends on all actions and draws so far."""
 
+    _other_seeds = itertools.count()
+
     def __init__(self, forgets_seed: bool = False) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
         self._forgets_seed = forgets_seed
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=None if self._forgets_seed else seed)
+        super().reset(seed=next(self._other_seeds) if self._forgets_seed else seed)
         self._position = np.zeros(2, np.float32)
         return self._position.copy(), {}
 
@@ -141,6 +144,7 @@ def test_below_a_wrapper_that_may_have_a_state_of_its_own_the_actions_are_played
 
 
 def test_an_environment_that_does_not_reproduce_is_named_with_its_episode_and_step() -> None:
+    Walk._other_seeds = itertools.count()
     stage = Stage(partial(Walk, forgets_seed=True))
     stage.play(3)
     with pytest.raises(
