@@ -11,7 +11,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs clean
+	bench-learning bench-atari-step bench-costs chaos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -74,6 +74,9 @@ bench-sleeping: install ## HTS against lockstep with environments that sleep, an
 
 bench-learning: install ## the recorded learning curves, all seeds (about an hour)
 	$(BIN)/htsrl bench learning
+
+chaos: install ## kill processes at random, 200 times over CartPole and 50 times over Pong: no bit may differ
+	$(BIN)/htsrl bench chaos
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

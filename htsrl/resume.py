@@ -44,7 +44,7 @@ def resume(
         config = _config(folder, total_steps, placement, env)
         checkpoint = _checkpoint(folder)
         _check_same_experiment(checkpoint, config)
-        _check_there_is_work(checkpoint, config)
+        _check_there_is_work(folder, checkpoint, config)
         changes = _changes_of_numerics(folder, config, allow_different_numerics)
         blueprint = survey(config, folder)
         memory = SharedArrays(blueprint.memory_specs())
@@ -54,7 +54,7 @@ def resume(
             if changes:
                 folder.note_change_of_numerics(version, changes, fingerprint_for(config.placement))
             folder.save_config(config)
-            standing = _standing(folder, checkpoint, LearnerSlots(memory))
+            standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
             return run_to_end(blueprint, memory, folder, standing)
         finally:
             memory.close_fd()
@@ -99,16 +99,25 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str 
             yield f"{prefix}{name}: {json.dumps(old)} -> {json.dumps(new)}"
 
 
-def _check_there_is_work(checkpoint: Checkpoint, config: Config) -> None:
-    version, experiment = checkpoint.document["version"], config.experiment
-    goal, reached = experiment.stop_at_return, checkpoint.document["mean_return"]
-    if version >= experiment.num_intervals:
+def _has_all_it_wanted(checkpoint: Checkpoint, config: Config) -> bool:
+    version, goal_reached = checkpoint.document["version"], checkpoint.document["goal_reached"]
+    return bool(goal_reached or version >= config.experiment.num_intervals)
+
+
+def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Config) -> None:
+    """Training, or at least the results of a run that was killed before it could write them."""
+    experiment, document = config.experiment, checkpoint.document
+    if not _has_all_it_wanted(checkpoint, config) or not folder.is_complete():
+        return
+    if document["goal_reached"]:
         raise ConfigError(
-            f"the run has made its {version * experiment.batch_steps:,} steps; ask for more with total_steps "
-            f"(--total-steps), which is {experiment.total_steps:,}"
+            f"the run has ended: its mean return of {document['mean_return']:g} reached "
+            f"stop_at_return={experiment.stop_at_return:g}; evaluate it with `htsrl eval {folder.path}`"
         )
-    if checkpoint.document["goal_reached"]:
-        raise ConfigError(f"the run has ended: its mean return of {reached:g} reached stop_at_return={goal}")
+    raise ConfigError(
+        f"the run has made its {document['steps']:,} steps; ask for more with total_steps (--total-steps), which is "
+        f"{experiment.total_steps:,}"
+    )
 
 
 def _changes_of_numerics(folder: RunFolder, config: Config, allowed: bool) -> list[str]:
@@ -123,7 +132,7 @@ def _changes_of_numerics(folder: RunFolder, config: Config, allowed: bool) -> li
     return changes
 
 
-def _standing(folder: RunFolder, checkpoint: Checkpoint, slots: LearnerSlots) -> Standing:
+def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: LearnerSlots) -> Standing:
     """Where the run stands; what its files say of later barriers is removed, for they will be written again."""
     version, steps = checkpoint.document["version"], checkpoint.document["steps"]
     if drop_lines_after(folder.digest_file, "update", version - 1) != (version - 1 if version else None):
@@ -133,8 +142,15 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, slots: LearnerSlots) ->
     drop_lines_after(folder.metrics_file, "step", steps)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
     seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
-    mean_return = checkpoint.document["mean_return"]
-    return Standing(version, steps, slots.chain(version), mean_return, seconds, slots.env_errors(version))
+    return Standing(
+        version=version,
+        steps=steps,
+        digest=slots.chain(version) if version else "",
+        mean_return=checkpoint.document["mean_return"],
+        seconds=seconds,
+        env_errors=slots.env_errors(version),
+        is_finished=_has_all_it_wanted(checkpoint, config),
+    )
 
 
 def _warn(line: str) -> None:

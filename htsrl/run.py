@@ -45,7 +45,8 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
         at_the_end("the state", lambda: archive.save(newest_checkpoint_of(config, memory, shared)))
         try:
-            run(blueprint, memory, Listeners(recorder.record, archive.take_in, recorder.note_restart))
+            if not standing.is_finished:  # else it was killed with nothing left to do but to write the results
+                run(blueprint, memory, Listeners(recorder.record, archive.take_in, recorder.note_restart))
         except KeyboardInterrupt:
             recorder.say(
                 f"interrupted after update {recorder.version}; `htsrl resume {folder.path}` goes on from there"

@@ -170,6 +170,10 @@ class RunFolder:
             raise RunFolderError(f"{path} cannot be read: {error}; did the run end?") from error
         return result
 
+    def is_complete(self) -> bool:
+        """Whether the run came to its end and wrote so."""
+        return (self.path / "result.json").exists() and not self.result()["interrupted"]
+
     def save_result(self, result: RunResult) -> None:
         self.save_json(self.path / "result.json", result.summary())
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import atari_step, costs, learning, runs, sleeping
+from htsrl.bench import atari_step, chaos, costs, learning, runs, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
@@ -172,6 +172,42 @@ class CostsTable:
 
 
 @dataclass(frozen=True)
+class ChaosTable:
+    """The same run undisturbed and with processes killed at random: exit code 1 where a bit differs."""
+
+    task: Literal["cartpole", "atari", "all"] = "all"
+    """What is trained; atari is Pong."""
+    kills: int | None = None
+    """How many, which also sets the length of the run. None: 200 for cartpole, 50 for atari."""
+    seed: int = 1
+    """Of the killer; the run's own stays the same."""
+    output: Path = Path("benchmarks")
+    """Folder for a record of each task."""
+
+    def run(self) -> int:
+        tasks = [*chaos.TASKS] if self.task == "all" else [self.task]
+        announcer = Announcer(2 * len(tasks))
+        passed = [self._run_task(task, announcer) for task in tasks]  # all of them, even if one differs
+        return 0 if all(passed) else 1
+
+    def _run_task(self, task: str, announcer: Announcer) -> bool:
+        provenance = Provenance.take()
+        kills = chaos.TASKS[task].kills if self.kills is None else self.kills
+        verdict = chaos.endure(task, kills, self.seed, announcer)
+        record = Record(
+            name=f"chaos-{task}",
+            command=bench_command("chaos", self),
+            provenance=provenance,
+            configs={task: chaos.TASKS[task].config(kills)},
+            repetitions=chaos.repetitions(verdict),
+            summary=verdict.document(),
+            tables=[chaos.table(verdict, self.seed)],
+        )
+        _publish(record, self.output)
+        return verdict.is_passed
+
+
+@dataclass(frozen=True)
 class RunsTable:
     """Write a record of runs that were trained before: score, curve, command and digest of each."""
 
@@ -217,6 +253,7 @@ class Bench:
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
+        | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from htsrl.checkpoint.files import Checkpoint, prepare_checkpoint
 
@@ -41,15 +44,19 @@ class BackgroundCheckpoints:
         folder: Path,
         every_updates: int | None,
         every_seconds: float | None,
+        last_time: NDArray[Any],
         take: Callable[[int], Checkpoint],
         announce: Callable[[Written], None],
     ) -> None:
+        """`last_time` is one number in shared memory: a learner that dies often is due all the same."""
         self._folder = folder
         self._every_updates = every_updates
         self._every_seconds = every_seconds
         self._take = take
         self._announce = announce
-        self._next_time = time.monotonic() + (every_seconds or 0.0)
+        self._last_time = last_time
+        if not last_time[0]:
+            last_time[0] = time.monotonic()
         self._thread: threading.Thread | None = None
         self._written: Written | None = None
 
@@ -59,7 +66,7 @@ class BackgroundCheckpoints:
         if by_count:
             self.finish()
         self._collect()
-        by_time = self._every_seconds is not None and time.monotonic() >= self._next_time
+        by_time = self._every_seconds is not None and time.monotonic() >= self._last_time[0] + self._every_seconds
         if (by_count or by_time) and self._thread is None:
             self._begin(self._take(version))
 
@@ -70,7 +77,6 @@ class BackgroundCheckpoints:
             self._collect()
 
     def _begin(self, checkpoint: Checkpoint) -> None:
-        self._next_time = time.monotonic() + (self._every_seconds or 0.0)
         self._thread = threading.Thread(target=self._write, args=(checkpoint,), daemon=True)
         self._thread.start()
 
@@ -81,6 +87,7 @@ class BackgroundCheckpoints:
         if self._thread is None or self._thread.is_alive() or self._written is None:
             return
         self._announce(self._written)
+        self._last_time[0] = time.monotonic()
         if self._written.path is None and self._every_seconds is not None:
-            self._next_time = time.monotonic() + min(RETRY_SECONDS, self._every_seconds)
+            self._last_time[0] -= max(0.0, self._every_seconds - RETRY_SECONDS)
         self._thread = self._written = None

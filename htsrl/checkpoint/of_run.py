@@ -36,6 +36,7 @@ def background_checkpoints(
         RunFolder(placement.run_dir).checkpoints_dir,
         placement.checkpoint_every_updates,
         placement.checkpoint_every_seconds,
+        shared.exchange.checkpoint_time,
         take,
         announce,
     )

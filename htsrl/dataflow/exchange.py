@@ -63,7 +63,8 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("requests", (num_envs,), "int64"),  # the environment's executor
         ArraySpec("answers", (num_envs,), "int64"),  # the environment's actor
         ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
-        ArraySpec("published_version", (1,), "int64"),  # the learner
+        ArraySpec("published_version", (1,), "int64"),  # the learner; the supervisor, of one that has died
+        ArraySpec("checkpoint_time", (1,), "float64"),  # the learner: the last, by the clock of all processes
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
         ArraySpec("inside", (num_envs,), "bool"),  # the environment's executor, while the environment runs
@@ -88,6 +89,7 @@ class Exchange:
         self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
         self._published_version: Words = memory["published_version"]
         self._stop: Words = memory["stop"]
+        self.checkpoint_time: NDArray[Any] = memory["checkpoint_time"]
 
     @property
     def published_version(self) -> int:

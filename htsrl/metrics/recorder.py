@@ -30,6 +30,7 @@ class Standing:
     mean_return: float | None = None
     seconds: float = 0.0
     env_errors: int = 0
+    is_finished: bool = False
 
 
 class Recorder:
@@ -50,7 +51,6 @@ class Recorder:
         self._digest_file = LineFile(folder.digest_file, self.say)
         self._clock = Clock(standing.steps, standing.seconds)
         self._standing = standing
-        self._finished = False
         self._restarts = 0
 
     def record(self, report: UpdateReport) -> None:
@@ -70,8 +70,15 @@ class Recorder:
         self._progress.update(report.steps, metrics)
         mean_return, seconds = report.metrics.get("rollout/ep_rew_mean"), self._clock.seconds
         env_errors = int(report.metrics.get("rollout/env_errors", 0))
-        self._standing = Standing(report.version, report.steps, report.link.chain, mean_return, seconds, env_errors)
-        self._finished = report.finished
+        self._standing = Standing(
+            version=report.version,
+            steps=report.steps,
+            digest=report.link.chain,
+            mean_return=mean_return,
+            seconds=seconds,
+            env_errors=env_errors,
+            is_finished=report.finished,
+        )
 
     def say(self, line: str) -> None:
         self._progress.say(line)
@@ -100,7 +107,7 @@ class Recorder:
             mean_return=standing.mean_return,
             steps_per_second=self._clock.steps_per_second,
             seconds=self._clock.seconds,
-            interrupted=not self._finished,
+            interrupted=not standing.is_finished,
             env_errors=standing.env_errors,
             restarts=self._restarts,
             numerics_changes=len(self._folder.numerics_changes()),

@@ -52,6 +52,7 @@ class Supervisor:
         self._lifeline_fd, self._our_life_fd = os.pipe()
         self._workers: list[WorkerProcess] = []
         self._naps_before = [0] * len(self._hosted)  # when the worker was set to work
+        self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
         self._spare: WorkerProcess | None = None
         self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
@@ -98,6 +99,7 @@ class Supervisor:
             for number, worker in enumerate(self._workers):
                 worker.end()
                 self._listen_to(number)
+            self._publish_what_was_reported()
             if self._spare:
                 self._spare.end()
             for worker in workers:
@@ -138,6 +140,7 @@ class Supervisor:
                     self._listeners.on_checkpoint(written_of(message))
                 else:
                     report = report_of(message)
+                    self._reported_version = report.version
                     self._listeners.on_report(report)
                     if report.finished:
                         return True
@@ -149,6 +152,8 @@ class Supervisor:
         worker.end()
         if self._listen_to(number):
             return True
+        if hosted.learner:
+            self._publish_what_was_reported()
         error = self._failures.pop(number, None) or self._obituary(number)
         death = Death(number, self._point(number, error), worker.exit_code == -signal.SIGKILL, error)
         if fatal := self.restarts.judge(death):
@@ -156,6 +161,11 @@ class Supervisor:
         self._listeners.on_restart(f"{str(error).splitlines()[0]}; {hosted.name} is started again")
         self._replace(number)
         return False
+
+    def _publish_what_was_reported(self) -> None:
+        """A version is whole when it is reported; a learner that died right then had only to say so."""
+        exchange = self._shared.exchange
+        exchange.published_version = max(exchange.published_version, self._reported_version)
 
     def _replace(self, number: int) -> None:
         self._drop(self._workers[number])

@@ -110,8 +110,8 @@ class Learner:
             metrics["rollout/env_errors"] = float(self._env_errors)
         self.update = version
         self.finished = version == self._experiment.num_intervals or self._is_solved()
-        # Before it is published: a learner that is killed in between makes the version and the report once more, and
-        # who listens knows the version; the other way round a report could be missing.
+        # Before it is published: of a learner that is killed in between, the supervisor publishes what was reported;
+        # the other way round a report could be missing.
         self._report(UpdateReport(version, steps, metrics, link, self.finished))
         reach("before a publish")
         # From here on executors may write into the storage that was read.

@@ -115,7 +115,9 @@ class Replica:
         self._storage = storage_of(self.rollout)
         self.row = 0
         self._note_episode(row=None)
-        if self._poisons:
+        # What an actor has answered in a rollout that is made again still counts.
+        is_answered = self._exchange.answers[self.index] == self._exchange.tickets.to_act(self.rollout, row=0)
+        if self._poisons and not is_answered:
             self._storages.poison(self._storage, self._columns)
         self._draw_noise()
         for name in CLEARED_FIELDS & self._storages.fields.keys():

@@ -89,7 +89,7 @@ class LiveRun:
 
     def find_workers(self) -> list[psutil.Process]:
         """In the order in which they were started; the spare is none."""
-        workers = [process for process in self.main.children() if "--spare" not in process.cmdline()]
+        workers = [process for process in self.main.children() if not is_spare(process)]
         return sorted(workers, key=lambda process: (process.create_time(), process.pid))
 
     def press_ctrl_c(self) -> None:
@@ -110,6 +110,13 @@ class LiveRun:
             if is_alive(process):
                 process.kill()
         self._main.wait()
+
+
+def is_spare(process: psutil.Process) -> bool:
+    try:
+        return "--spare" in process.cmdline()
+    except psutil.Error:  # it died just now
+        return False
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -45,14 +45,22 @@ def train_until_it_diverges(
     return tmp_path / "run"
 
 
+def counting(step: Any, steps: list[str]) -> Any:
+    def counted(self: torch.optim.Optimizer) -> None:
+        steps.append(type(self).__name__)
+        step(self)
+
+    return counted
+
+
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo"])
 def test_the_optimizer_does_not_move_and_the_batch_and_the_state_before_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: Literal["a2c", "ppo"], poison: float
 ) -> None:
-    steps = []
-    for optimizer in (torch.optim.Adam, torch.optim.RMSprop):
-        monkeypatch.setattr(optimizer, "step", lambda self, *rest, _step=optimizer.step: (steps.append(1), _step(self)))
+    steps: list[str] = []
+    for kind in (torch.optim.Adam, torch.optim.RMSprop):
+        monkeypatch.setattr(kind, "step", counting(kind.step, steps))
     run_dir = train_until_it_diverges(tmp_path, monkeypatch, algorithm, poison)
     assert len(steps) == UPDATE * (1 if algorithm == "a2c" else 4) + (algorithm == "ppo"), "not by the poisoned one"
     assert len(read_links(run_dir)) == UPDATE

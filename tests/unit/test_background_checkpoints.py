@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ class Desk:
     def __init__(self) -> None:
         self.written: list[Written] = []
         self.taken: list[int] = []
+        self.last_time = np.zeros(1)
 
     def take(self, version: int) -> Checkpoint:
         self.taken.append(version)
@@ -27,12 +29,12 @@ class Desk:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(background.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
 def checkpoints(folder: Path, desk: Desk, updates: int | None, seconds: float | None) -> BackgroundCheckpoints:
-    return BackgroundCheckpoints(folder, updates, seconds, desk.take, desk.written.append)
+    return BackgroundCheckpoints(folder, updates, seconds, desk.last_time, desk.take, desk.written.append)
 
 
 def test_by_count_every_one_is_written_and_announced_in_order(tmp_path: Path) -> None:
@@ -48,12 +50,25 @@ def test_by_count_every_one_is_written_and_announced_in_order(tmp_path: Path) ->
 
 def test_by_time_one_is_written_when_so_many_seconds_have_passed(tmp_path: Path, clock: list[float]) -> None:
     desk = Desk()
+    clock[0] = 1.0
     background = checkpoints(tmp_path / "checkpoints", desk, updates=None, seconds=10.0)
-    for version in range(25):
+    for version in range(1, 26):
         clock[0] = float(version)
         background.at_barrier(version)
         background.finish()
-    assert desk.taken == [10, 20]
+    assert desk.taken == [11, 21]
+
+
+def test_a_learner_that_dies_more_often_than_one_is_due_writes_one_all_the_same(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    desk = Desk()
+    for version in range(1, 26):
+        clock[0] = float(version)
+        started_anew = checkpoints(tmp_path / "checkpoints", desk, updates=None, seconds=10.0)
+        started_anew.at_barrier(version)
+        started_anew.finish()
+    assert desk.taken == [11, 21]
 
 
 def test_one_that_cannot_be_written_is_announced_with_the_reason_and_tried_again_soon(
@@ -64,11 +79,12 @@ def test_one_that_cannot_be_written_is_announced_with_the_reason_and_tried_again
 
     monkeypatch.setattr(background, "prepare_checkpoint", refuse)
     desk = Desk()
+    clock[0] = 1.0
     due = checkpoints(tmp_path / "checkpoints", desk, updates=None, seconds=1000.0)
-    for version in (0, 1000, 1010, 1031):
+    for version in (1, 1001, 1011, 1032):
         clock[0] = float(version)
         due.at_barrier(version)
         due.finish()
-    assert desk.taken == [1000, 1031], "after half a minute, not only after another thousand seconds"
+    assert desk.taken == [1001, 1032], "after half a minute, not only after another thousand seconds"
     assert [written.path for written in desk.written] == [None, None]
     assert "No space left on device" in desk.written[0].problem

@@ -56,7 +56,7 @@ class SavingWalk(Walk):
 
     def restore_state(self, data: bytes) -> None:
         type(self).restored += 1
-        state = self.np_random.bit_generator.state
+        state: Any = self.np_random.bit_generator.state
         state["state"] = {"state": int.from_bytes(data[:16], "little"), "inc": int.from_bytes(data[16:32], "little")}
         self.np_random.bit_generator.state = state
         self._position = np.frombuffer(data[32:], np.float32).copy()
@@ -93,7 +93,7 @@ class Stage:
     def play(self, num_rollouts: int, restart_seed: int | None = None) -> list[dict[str, NDArray[Any]]]:
         """Every rollout as it was; with a seed, the executor is thrown away at random and made anew."""
         drawn = random.Random(restart_seed)
-        rollouts = []
+        rollouts: list[dict[str, NDArray[Any]]] = []
         while len(rollouts) < num_rollouts:
             self.executor.advance()
             self.actor.advance()

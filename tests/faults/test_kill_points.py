@@ -1,0 +1,212 @@
+"""A SIGKILL at each named step of the protocol, in whatever process comes there: the run goes on, no bit changes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+from helpers import Outcome, assert_same_run
+from live_run import LiveRun, patience, survivors
+from small_run import Schedule, oracle, quiet_placement, resume_inline, small_experiment, small_flags
+
+import htsrl
+from htsrl import Config, train
+from htsrl.kill_points import KILL_AT, KILL_ONCE
+
+NUM_UPDATES = 30
+CHECKPOINT_EVERY = 3
+EXECUTOR = (
+    "before a step",
+    "inside a storage write",
+    "before a request",
+    "after a request",
+    "inside a capsule",
+    "before a rollout counts",
+    "after a rollout counts",
+)
+ACTOR = ("inside an answer", "before an answer", "after an answer")
+LEARNER = (
+    "optimizer step",
+    "before a commit",
+    "before a publish",
+    "after a publish",
+    "checkpoint written",
+    "checkpoint synced",
+)
+MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Of the process that comes to `point` for the `times`-th time."""
+
+    role: str
+    point: str
+    times: int
+    schedule: Schedule = "hts"
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.point}-{self.times}-{self.schedule}".replace(" ", "_")
+
+
+FIRST = [
+    Kill(role, point, times=1)
+    for role, points in (("executor 0", EXECUTOR), ("actor 0", ACTOR), ("learner", LEARNER))
+    for point in points
+]
+LATER = [
+    Kill("executor 0", "before a step", 333),
+    Kill("executor 0", "inside a capsule", 50),
+    Kill("executor 0", "before a rollout counts", 60),
+    Kill("executor 0", "after a rollout counts", 77),
+    Kill("actor 0", "inside an answer", 70),
+    Kill("learner", "optimizer step", 17),
+    Kill("learner", "before a publish", 20),
+    Kill("learner", "checkpoint written", 3),
+]
+OTHER_SCHEDULES = [
+    Kill("executor 0", "inside a storage write", 222, "sync"),
+    Kill("actor 0", "after an answer", 60, "lockstep"),
+    Kill("executor 0", "after a request", 121, "lockstep"),
+    Kill("learner", "after a publish", 11, "sync"),
+]
+
+
+def test_every_kill_point_of_the_package_is_tested_here() -> None:
+    calls = [
+        point
+        for file in Path(htsrl.__file__).parent.rglob("*.py")
+        for point in re.findall(r"""\breach\("([^"]+)"\)""", file.read_text())
+    ]
+    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *MAIN])
+
+
+@pytest.mark.parametrize("kill", [*FIRST, *LATER, *OTHER_SCHEDULES], ids=str)
+def test_a_worker_killed_at_any_point_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kill: Kill
+) -> None:
+    train_with(kill, tmp_path, monkeypatch)
+    obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
+    assert re.fullmatch(obituary, capfd.readouterr().err)
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize(
+    "kill", [Kill("executor 0", "before a step", 1), Kill("actor 0", "after an answer", 1)], ids=str
+)
+def test_a_killed_worker_changes_no_bit_where_storages_are_poisoned_before_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: Kill
+) -> None:
+    """A new executor must not act on the answer that the one before it was given, without its observation's."""
+    train_with(kill, tmp_path, monkeypatch, verify_storages=True)
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
+
+
+def test_an_executor_killed_again_and_again_at_the_end_of_rollouts_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among so many, some are of rollouts in which an episode ended, whose capsule must not harm the one before."""
+    kill = Kill("executor 0", "before a rollout counts", 13)
+    restarts = train_with(kill, tmp_path, monkeypatch, once=False)
+    assert restarts >= 8
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+
+
+def train_with(
+    kill: Kill, folder: Path, monkeypatch: pytest.MonkeyPatch, once: bool = True, verify_storages: bool = False
+) -> int:
+    """Train in worker processes, of which the first, or each one, that comes to the point is killed there."""
+    # For the workers alone: this process has imported the kill points before.
+    monkeypatch.setenv(KILL_AT, f"{kill.point}:{kill.times}")
+    if once:
+        monkeypatch.setenv(KILL_ONCE, str(folder / "killed"))
+    start, deadline_seconds = time.monotonic(), patience(30.0)
+    crew = quiet_placement(
+        num_executors=1,
+        num_actors=1,
+        run_dir=folder / "run",
+        checkpoint_every_updates=CHECKPOINT_EVERY,
+        deadline_seconds=deadline_seconds,
+        verify_storages=verify_storages,
+    )
+    result = train(Config(small_experiment(NUM_UPDATES, kill.schedule), crew))
+    if once:
+        assert (folder / "killed").exists(), f"nobody came to {kill.point!r} {kill.times} times"
+        assert result.restarts == 1
+        assert time.monotonic() - start < deadline_seconds, "somebody waited for what the dead had not announced"
+    return result.restarts
+
+
+INLINE = ("--placement", "inline", "--checkpoint-every-updates", str(CHECKPOINT_EVERY))
+PROCESSES = ("--num-executors", "2", "--num-actors", "1", "--checkpoint-every-updates", str(CHECKPOINT_EVERY))
+
+
+def run_until_killed(run: LiveRun) -> None:
+    try:
+        run.wait_for_end(patience(60.0))
+        assert run.exit_code == -signal.SIGKILL, f"it came to its end, or to another:\n{run.stderr}"
+    finally:
+        run.clean_up()
+
+
+@pytest.mark.parametrize(
+    ("point", "times"),
+    [
+        ("checkpoint written", 2),
+        ("checkpoint synced", 4),
+        ("checkpoint renamed", 1),
+        ("checkpoint renamed", 4),
+        ("checkpoint dropped", 1),
+        ("checkpoint dropped", 3),
+        # What a worker comes to, here with all roles in one process, of which nothing is left.
+        ("inside a capsule", 90),
+        ("before a publish", 23),
+    ],
+)
+def test_a_run_whose_main_process_is_killed_at_any_point_is_resumed_to_the_same_bits(
+    tmp_path: Path, point: str, times: int
+) -> None:
+    run_until_killed(LiveRun(tmp_path, *small_flags(NUM_UPDATES), *INLINE, variables={KILL_AT: f"{point}:{times}"}))
+    resume_inline(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+
+
+@pytest.mark.parametrize(("point", "times"), [("checkpoint renamed", 2), ("checkpoint dropped", 1)])
+def test_a_supervisor_killed_at_any_point_takes_its_workers_along_and_is_resumed_to_the_same_bits(
+    tmp_path: Path, point: str, times: int
+) -> None:
+    run = LiveRun(tmp_path, *small_flags(NUM_UPDATES), *PROCESSES, variables={KILL_AT: f"{point}:{times}"})
+    try:
+        run.wait_until(lambda: len(run.find_workers()) == 4)
+        run.workers = run.find_workers()
+    finally:
+        run_until_killed(run)
+    assert survivors(run.workers, patience(2.0)) == []
+    resume_inline(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+
+
+def test_a_kill_while_a_checkpoint_replaces_one_of_the_same_version_changes_no_bit(tmp_path: Path) -> None:
+    """A resumed run writes the checkpoint that it went on from once more."""
+    killed_first = LiveRun(tmp_path, *small_flags(NUM_UPDATES), *INLINE, variables={KILL_AT: "checkpoint renamed:2"})
+    run_until_killed(killed_first)
+    run_until_killed(LiveRun.resumed(tmp_path, variables={KILL_AT: "checkpoint set aside:1"}))
+    checkpoints, replaced = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}, 2 * CHECKPOINT_EVERY
+    assert f".old-{replaced:09d}" in checkpoints
+    assert f"{replaced:09d}" not in checkpoints
+    resume_inline(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+
+
+def test_a_kill_between_the_last_state_and_the_policy_leaves_a_run_that_resume_completes(tmp_path: Path) -> None:
+    flags = ("--placement", "inline", "--checkpoint-every-seconds", "None")  # so the last state is the first
+    run_until_killed(LiveRun(tmp_path, *small_flags(NUM_UPDATES), *flags, variables={KILL_AT: "checkpoint renamed:1"}))
+    assert not (tmp_path / "run" / "policy.safetensors").exists()
+    resume_inline(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
