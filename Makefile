@@ -10,7 +10,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 	libboost-thread-dev libboost-system-dev libboost-filesystem-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo football football-packages football-wheel test test-football check bench-sleeping \
+.PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
 	bench-learning bench-atari-step bench-costs chaos clean
 
 help: ## show this list
@@ -59,6 +59,9 @@ check: install ## lint, format and types
 
 test: check ## everything CI runs
 	$(BIN)/pytest
+
+test-slow: install ## the long suites: every barrier resumed, 100 signals, 10,000 damaged checkpoints (about an hour)
+	$(BIN)/pytest -m slow
 
 test-football: football ## the tests that need football, which `make test` skips where it is not built
 	$(BIN)/pytest tests/unit/test_football.py tests/determinism/test_simulator_digests.py

@@ -88,7 +88,7 @@ def resolve_env(name: Any) -> Any:
     except Exception as error:  # importing runs the user's code
         raise ConfigError(
             f"the environment was the {name}, which cannot be imported here ({error}); "
-            "call htsrl.evaluate or htsrl.train from Python with the callable itself"
+            "call htsrl.evaluate, htsrl.resume or htsrl.train from Python with the callable itself, as env"
         ) from error
     return found
 

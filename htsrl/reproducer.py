@@ -9,6 +9,7 @@ import numpy as np
 
 from htsrl.config import Experiment
 from htsrl.config_file import env_name
+from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.shared import Shared
 from htsrl.roles.recall import segments
 from htsrl.schedules.schedule import storage_of
@@ -18,9 +19,9 @@ from htsrl.seeding import reset_seed
 def reproducer_of(experiment: Experiment, shared: Shared, env: int) -> dict[str, Any]:
     """As JSON takes it; read from shared memory, so it does not matter how the process ended."""
     episode, episode_row = shared.exchange.episodes[env].tolist()
-    actions = _actions_in_storage(shared, env)
+    actions = [] if episode_row == COMING_BACK else _actions_in_storage(shared, env)
     state = None
-    if episode_row < 0:
+    if episode_row in (BEGAN_EARLIER, COMING_BACK):
         before, state = _before_the_rollout(shared, env)
         actions = before + actions
     else:

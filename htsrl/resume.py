@@ -16,7 +16,7 @@ from htsrl.config import Config, EnvFactory, Placement
 from htsrl.config_check import check
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.errors import ConfigError, RunFolderError
+from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
 from htsrl.metrics.line_file import drop_lines_after
 from htsrl.metrics.recorder import Standing
 from htsrl.metrics.sinks import read_json_lines
@@ -25,6 +25,8 @@ from htsrl.run import run_to_end
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.run_lock import RunLock
 from htsrl.train import fingerprint_for, survey
+
+DOCUMENT_KEYS = {"version", "steps", "mean_return", "goal_reached", "experiment"}
 
 
 def resume(
@@ -76,6 +78,9 @@ def _checkpoint(folder: RunFolder) -> Checkpoint:
             f"{folder.path} holds no whole checkpoint to go on from; `htsrl train --config "
             f"{folder.config_file}` begins the same run anew"
         )
+    missing = DOCUMENT_KEYS - found[1].document.keys()
+    if missing:
+        raise CheckpointDamaged(f"{found[0]} does not say its {', '.join(sorted(missing))}; it is of another htsrl")
     return found[1]
 
 
@@ -137,7 +142,8 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: 
     version, steps = checkpoint.document["version"], checkpoint.document["steps"]
     if drop_lines_after(folder.digest_file, "update", version - 1) != (version - 1 if version else None):
         raise RunFolderError(
-            f"{folder.digest_file} lacks barriers before version {version}, which the checkpoint is of; was it changed?"
+            f"{folder.digest_file} lacks barriers before version {version}, which the checkpoint is of; put back the "
+            "file that belongs there, or begin anew with `htsrl train --config`"
         )
     drop_lines_after(folder.metrics_file, "step", steps)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []

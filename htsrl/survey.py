@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
+
+import gymnasium
 
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
@@ -15,6 +18,7 @@ from htsrl.envs.make import make_env
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
 from htsrl.placements.blueprint import Blueprint, share_out
+from htsrl.roles.recall import saves_its_state, wrapper_with_unknown_state
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -63,9 +67,21 @@ def _look_at_env(experiment: Experiment) -> tuple[spaces.Space[Any], spaces.Spac
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
+        _warn_of_wrapped_state(env)
         return env.observation_space, env.action_space, team_size_of(env)
     finally:
         env.close()
+
+
+def _warn_of_wrapped_state(env: gymnasium.Env[Any, Any]) -> None:
+    wrapper = wrapper_with_unknown_state(env)
+    if saves_its_state(env) and wrapper is not None:
+        warnings.warn(
+            f"the environment can save its state, but its wrapper {wrapper} may have one of its own; should a process "
+            "die, episodes are played again from their reset instead, which must then depend on its seed alone. Give "
+            "the wrapper save_state and restore_state",
+            stacklevel=2,
+        )
 
 
 def _check_device(name: str) -> None:

@@ -60,8 +60,8 @@ class ChaosTask:
 
 
 TASKS: Mapping[str, ChaosTask] = {
-    "cartpole": ChaosTask(Experiment("CartPole-v1", algorithm=A2C()), 200, 8_000, checkpoint_every_seconds=5.0),
-    "atari": ChaosTask(preset("ALE/Pong-v5", "a2c"), 50, 4_000, checkpoint_every_seconds=20.0),
+    "cartpole": ChaosTask(Experiment("CartPole-v1", algorithm=A2C()), 200, 5_000, checkpoint_every_seconds=5.0),
+    "atari": ChaosTask(preset("ALE/Pong-v5", "a2c"), 50, 3_000, checkpoint_every_seconds=20.0),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Archive:
         self._has_failed = False
         self._best_return, self._best_name = -math.inf, ""
         for document in whole_documents(folder):
-            self._compare(name_of(document["version"]), document["mean_return"])
+            self._compare(name_of(document["version"]), document.get("mean_return"))
 
     def take_in(self, written: Written) -> None:
         try:
@@ -40,7 +41,11 @@ class Archive:
     def _commit(self, written: Written) -> None:
         if written.path is None:
             raise OSError(written.problem)
-        self._before_commit()
+        try:
+            self._before_commit()
+        except OSError:
+            shutil.rmtree(written.path, ignore_errors=True)
+            raise
         path = commit_checkpoint(Path(written.path))
         self._compare(path.name, written.mean_return)
         prune(path, self._keep, self._best_name)

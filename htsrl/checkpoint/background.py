@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from htsrl.checkpoint.files import Checkpoint, prepare_checkpoint
 
 RETRY_SECONDS = 30.0
+FIRST_SECONDS = 10.0
+"""Until the first, so that a run that is killed early has something to go on from."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class BackgroundCheckpoints:
         self._announce = announce
         self._last_time = last_time
         if not last_time[0]:
-            last_time[0] = time.monotonic()
+            last_time[0] = time.monotonic() - max(0.0, (every_seconds or 0.0) - FIRST_SECONDS)
         self._thread: threading.Thread | None = None
         self._written: Written | None = None
 
@@ -81,7 +83,11 @@ class BackgroundCheckpoints:
         self._thread.start()
 
     def _write(self, checkpoint: Checkpoint) -> None:
-        self._written = write(self._folder, checkpoint)
+        try:
+            self._written = write(self._folder, checkpoint)
+        except Exception as error:  # whatever it is, training goes on and the next one is tried
+            version, mean_return = checkpoint.document["version"], checkpoint.document["mean_return"]
+            self._written = Written(version, mean_return, None, f"{type(error).__name__}: {error}")
 
     def _collect(self) -> None:
         if self._thread is None or self._thread.is_alive() or self._written is None:

@@ -77,7 +77,7 @@ def _views(shared: Shared, memory: SharedArrays, version: int, completed: Words)
 def _restore_capsules(arrays: Mapping[str, NDArray[Any]], completed: Words, shared: Shared) -> None:
     names = ("capsule_episodes", "capsule_lengths", "capsule_scores", "capsule_sizes", "capsule_is_log")
     episodes, lengths, scores, sizes, is_log = (_part(arrays, name, completed) for name in names)
-    heaps = _part(arrays, "capsule_bytes", np.empty(max(int(sizes.sum()), 0), np.uint8)).tobytes()
+    heaps = _part(arrays, "capsule_bytes", np.empty(sum(map(int, sizes.clip(0))), np.uint8)).tobytes()
     begin = 0
     for env, rollout in enumerate(completed.tolist()):
         num_bytes = int(sizes[env])

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 
 Words = NDArray[np.int64]
+BEGAN_EARLIER, COMING_BACK = -1, -2
+"""In place of the row at which an episode began."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("checkpoint_time", (1,), "float64"),  # the learner: the last, by the clock of all processes
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
-        ArraySpec("inside", (num_envs,), "bool"),  # the environment's executor, while the environment runs
+        ArraySpec("inside", (num_envs,), "int64"),  # the environment's executor: odd while the environment runs
         ArraySpec("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
         ArraySpec("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
@@ -83,7 +85,7 @@ class Exchange:
         self.answers: Words = memory["answers"]
         self.completed_rollouts: Words = memory["completed_rollouts"]
         self.episodes: Words = memory["episodes"]
-        self.inside: NDArray[np.bool_] = memory["inside"]
+        self.inside: Words = memory["inside"]
         self.naps: Words = memory["naps"]
         self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
         self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
@@ -119,6 +121,11 @@ class Exchange:
         under_way = self.requests[self.completed_rollouts <= self.published_version]
         reached: NDArray[np.bool_] = tickets <= under_way.min(initial=np.iinfo(np.int64).max)
         return reached
+
+    def pulse(self) -> bytes:
+        """Something that changes while anybody gets on with an environment, an answer or an update."""
+        words = (self.requests, self.answers, self.completed_rollouts, self.inside, self._published_version)
+        return b"".join(array.tobytes() for array in words)
 
     def rollout_is_complete(self, rollout: int) -> bool:
         return bool(self.completed_rollouts.min() > rollout)

@@ -32,6 +32,13 @@ class Doorbell:
         except BlockingIOError:
             pass  # nobody has rung
 
+    @property
+    def is_rung(self) -> bool:
+        """Whether it was rung and nobody has cleared it since."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         os.close(self.fd)
 

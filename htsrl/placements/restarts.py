@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
 from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied
 
-MOST_KILLS_AT_ONE_POINT = 10
+MOST_KILLS_AT_ONE_POINT = 50
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,15 @@ class Restarts:
 
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
-        self._last: dict[int, tuple[Hashable, int]] = {}
+        self._deaths: Counter[tuple[int, Hashable]] = Counter()
         self.count = 0
 
     def judge(self, death: Death) -> HtsrlError | None:
         """None where the worker is to be started again, else the error that the run ends with."""
-        point, deaths_there = self._last.get(death.worker, (None, 0))
-        deaths_there = deaths_there + 1 if point == death.point else 1
-        self._last[death.worker] = (death.point, deaths_there)
+        here = (death.worker, death.point)
+        self._deaths[here] += 1
         most = MOST_KILLS_AT_ONE_POINT if death.by_sigkill else 1
-        if not self.allowed or not _may_pass(death.error) or deaths_there > most:
+        if not self.allowed or not _may_pass(death.error) or self._deaths[here] > most:
             return death.error
         self.count += 1
         return None

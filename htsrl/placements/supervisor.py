@@ -26,6 +26,8 @@ from htsrl.schedules.schedule import storage_of
 
 GRACE_SECONDS = 0.5
 SPARE_AFTER_SECONDS = 10.0
+STARTING_SECONDS = 120.0
+"""For imports and the making of environments, beside the deadline."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Supervisor:
         self._lifeline_fd, self._our_life_fd = os.pipe()
         self._workers: list[WorkerProcess] = []
         self._naps_before = [0] * len(self._hosted)  # when the worker was set to work
+        self._start_deadlines = [0.0] * len(self._hosted)
         self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
         self._spare: WorkerProcess | None = None
@@ -75,7 +78,7 @@ class Supervisor:
                     continue
                 if self._listen_to(number):
                     return
-                if worker.has_ended or worker.earpiece.closed:
+                if worker.has_ended or worker.earpiece.closed or number in self._failures:
                     with uninterrupted():
                         if self._bury(number):
                             return
@@ -96,12 +99,11 @@ class Supervisor:
             while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
                 time.sleep(GRACE_SECONDS / 100)
         finally:
-            for number, worker in enumerate(self._workers):
+            for worker in workers:
                 worker.end()
+            for number in range(len(self._workers)):
                 self._listen_to(number)
             self._publish_what_was_reported()
-            if self._spare:
-                self._spare.end()
             for worker in workers:
                 worker.close()
             for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
@@ -117,6 +119,7 @@ class Supervisor:
     def _set_to_work(self, number: int) -> None:
         worker = self._workers[number]
         self._naps_before[number] = int(self._shared.exchange.naps[number])
+        self._start_deadlines[number] = time.monotonic() + STARTING_SECONDS
         worker.assign(
             Assignment(
                 number=number,
@@ -154,11 +157,12 @@ class Supervisor:
             return True
         if hosted.learner:
             self._publish_what_was_reported()
+        by_sigkill = worker.exit_code == -signal.SIGKILL and number not in self._failures
         error = self._failures.pop(number, None) or self._obituary(number)
-        death = Death(number, self._point(number, error), worker.exit_code == -signal.SIGKILL, error)
-        if fatal := self.restarts.judge(death):
+        if fatal := self.restarts.judge(Death(number, self._point(number, error), by_sigkill, error)):
             raise fatal
-        self._listeners.on_restart(f"{str(error).splitlines()[0]}; {hosted.name} is started again")
+        headline, *details = str(error).splitlines()
+        self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
         self._replace(number)
         return False
 
@@ -168,11 +172,14 @@ class Supervisor:
         exchange.published_version = max(exchange.published_version, self._reported_version)
 
     def _replace(self, number: int) -> None:
-        self._drop(self._workers[number])
-        self._shared.exchange.inside[list(self._envs_of(number))] = False
-        self._vigil.forget(number)
-        spare, self._spare = self._spare, None
+        dead, spare = self._workers[number], self._spare
         self._workers[number] = spare or self._launch()
+        self._spare = None
+        self._drop(dead)
+        inside = self._shared.exchange.inside
+        for env in self._stepped_envs(number):
+            inside[env] += inside[env] % 2
+        self._vigil.forget(number)
         self._set_to_work(number)
         for doorbell in self._doorbells:  # the dead may have written a word and not rung
             doorbell.ring()
@@ -191,25 +198,30 @@ class Supervisor:
             self._spare = None
             self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
         if self._spare is None and self.restarts.allowed and time.monotonic() >= self._spare_time:
-            self._spare = self._launch(spare=True)
+            try:
+                self._spare = self._launch(spare=True)
+            except OSError:  # no process or descriptor to be had; training can do without
+                self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
 
     def _sign_of_progress(self, number: int) -> Hashable:
-        """Something that changes while a worker gets on with its work; None while it waits or still starts."""
+        """Something that changes while a worker gets on with its work; None while it rightly waits or still starts."""
         exchange, envs = self._shared.exchange, list(self._envs_of(number))
-        nap = int(exchange.naps[number])
-        starts = nap == self._naps_before[number] and not exchange.inside[envs].any()
-        if nap % 2 or starts:
+        nap, inside = int(exchange.naps[number]), exchange.inside[list(self._stepped_envs(number))]
+        starts = nap == self._naps_before[number] and time.monotonic() < self._start_deadlines[number]
+        waits = nap % 2 == 1 and not self._doorbells[number].is_rung
+        if waits or (starts and not (inside % 2).any()):
             return None
-        return nap, exchange.requests[envs].tobytes(), exchange.answers[envs].tobytes(), exchange.published_version
+        words = exchange.requests[envs], exchange.answers[envs], inside
+        return nap, exchange.published_version, *(array.tobytes() for array in words)
 
     def _end_a_hang(self, number: int) -> None:
         """The rest is done when its death is noticed."""
         worker, hosted = self._workers[number], self._hosted[number]
-        inside = [env for env in self._envs_of(number) if self._shared.exchange.inside[env]]
+        inside = self._inside(number)
         who = f"environment {inside[0]} of {hosted.name}" if inside else hosted.name
         seconds = self._blueprint.config.placement.deadline_seconds
         text = f"{who} (pid {worker.pid}) got nowhere for deadline_seconds={seconds:g}; it was in\n{worker.stack()}"
-        self._failures[number] = EnvironmentFailure(text, inside[0]) if inside else PeerDied(text)
+        self._failures.setdefault(number, EnvironmentFailure(text, inside[0]) if inside else PeerDied(text))
         worker.end()
 
     def _point(self, number: int, error: HtsrlError) -> Hashable:
@@ -224,10 +236,22 @@ class Supervisor:
         update = self._shared.exchange.published_version
         full = self._shared.exchange.rollout_is_complete(update)
         learner, did = "it" if hosted.learner else "the learner", "read" if full else "waited for"
-        return PeerDied(
+        text = (
             f"{hosted.name} (pid {worker.pid}) {describe_exit(worker.exit_code)} while {learner} {did} "
             f"storage {storage_of(update)} (update {update})"
         )
+        inside = self._inside(number)
+        if inside and worker.exit_code != -signal.SIGKILL:
+            return EnvironmentFailure(f"in environment {inside[0]}, {text}", inside[0])
+        return PeerDied(text)
+
+    def _inside(self, number: int) -> list[int]:
+        """The environment that a worker is in the middle of, or was when it ended."""
+        return [env for env in self._stepped_envs(number) if self._shared.exchange.inside[env] % 2]
+
+    def _stepped_envs(self, number: int) -> Envs:
+        executor = self._hosted[number].executor
+        return () if executor is None else self._blueprint.executor_envs[executor]
 
     def _envs_of(self, number: int) -> Envs:
         """The environments that a worker steps or acts for."""

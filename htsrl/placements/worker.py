@@ -21,7 +21,7 @@ from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError, WaitTimeout
-from htsrl.parent_death import die_with_parent
+from htsrl.parent_death import die_with_parent, parent_is_stopped
 from htsrl.placements.assignment import Assignment
 from htsrl.placements.messages import Mouthpiece
 from htsrl.placements.worker_process import DUMP_SIGNAL
@@ -71,12 +71,10 @@ def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
     measures = assignment.blueprint.config.placement.measure_costs
     meter = Meter(shared.exchange.cpu_seconds[assignment.number]) if measures else None
     roles = _build_roles(assignment, memory, shared, mouthpiece, meter)
-    try:
-        _take_turns(assignment, shared, roles, meter)
-    finally:
-        for role in roles:
-            if isinstance(role, Executor):
-                role.close()
+    _take_turns(assignment, shared, roles, meter)
+    for role in roles:
+        if isinstance(role, Executor):
+            role.close()
 
 
 def _build_roles(
@@ -129,9 +127,12 @@ def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role], meter
         waiter.clear()
         if exchange.stopping or advance_all(turns):
             continue
+        pulse = exchange.pulse()
         exchange.naps[number] += 1
-        in_vain = 0 if waiter.wait(placement.deadline_seconds) or _has_finished(roles) else in_vain + 1
+        was_rung = waiter.wait(placement.deadline_seconds)
         exchange.naps[number] += 1
+        all_stand_still = pulse == exchange.pulse() and not parent_is_stopped()
+        in_vain = in_vain + 1 if all_stand_still and not was_rung and not _has_finished(roles) else 0
         exchange.waited_seconds[number] = waiter.waited_seconds
         if in_vain == MOST_WAITS_IN_VAIN:
             raise WaitTimeout(

@@ -91,7 +91,10 @@ class WorkerProcess:
 
 
 def describe_exit(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    if code >= 0:
+        return f"exited with code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {known.get(-code, f'signal {-code}')}"
 
 
 def _exit_fd(pid: int, otherwise: int) -> int:

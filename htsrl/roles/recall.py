@@ -18,9 +18,9 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from htsrl.dataflow.capsules import Capsule, Capsules
-from htsrl.dataflow.storage import Storages
+from htsrl.dataflow.shared import Shared
 from htsrl.envs.agents import Agents
-from htsrl.errors import NotReproduced
+from htsrl.errors import EnvironmentFailure, NotReproduced
 
 SEGMENT = struct.Struct("<IQ")  # steps, and the hash of what they led to
 KNOWN_WRAPPERS = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
@@ -44,11 +44,11 @@ class Recall(Protocol):
         """Take a new environment to where `capsule` was kept, in the episode that began with `seed`."""
 
 
-def recall_of(index: int, agents: Agents, storages: Storages, capsules: Capsules) -> Recall:
+def recall_of(index: int, agents: Agents, shared: Shared) -> Recall:
     """By saved state where the environment has one that holds everything, else by its actions."""
-    if _saves_all_its_state(agents.env):
-        return SavedState(index, agents, capsules)
-    return ActionLog(index, agents, storages, capsules)
+    if saves_its_state(agents.env) and wrapper_with_unknown_state(agents.env) is None:
+        return SavedState(index, agents, shared.capsules)
+    return ActionLog(index, agents, shared)
 
 
 class SavedState:
@@ -82,10 +82,12 @@ class ActionLog:
 
     is_log = True
 
-    def __init__(self, index: int, agents: Agents, storages: Storages, capsules: Capsules) -> None:
+    def __init__(self, index: int, agents: Agents, shared: Shared) -> None:
         self._index = index
         self._agents = agents
-        self._capsules = capsules
+        self._capsules = shared.capsules
+        self._inside = shared.exchange.inside
+        storages = shared.storages
         columns = storages.spec.columns_of(index)
         self._num_steps = storages.spec.num_steps
         self._actions = storages["actions"][:, :, columns]
@@ -127,6 +129,9 @@ class ActionLog:
         rewards = np.empty((len(actions), *self._rewards.shape[2:]), self._rewards.dtype)
         for i, action in enumerate(actions):
             outcome = self._agents.step(self._agents.to_env(action), rows[i, ...])
+            self._inside[self._index] += 2  # another step, and still inside
+            if outcome.failed:
+                raise EnvironmentFailure(f"environment {self._index} failed when it was brought back", self._index)
             rewards[i] = outcome.rewards
             ended |= outcome.over
         return rows, rewards, ended
@@ -154,11 +159,18 @@ def _hash(seen: list[NDArray[Any]], rewards: NDArray[Any]) -> int:
     return hasher.intdigest()
 
 
-def _saves_all_its_state(env: gymnasium.Env[Any, Any]) -> bool:
-    """A wrapper may have a state of its own, which the environment below it knows nothing of."""
-    if not all(env.has_wrapper_attr(name) for name in ("save_state", "restore_state")):
-        return False
-    return all(isinstance(wrapper, KNOWN_WRAPPERS) or "save_state" in vars(type(wrapper)) for wrapper in _wrappers(env))
+def saves_its_state(env: gymnasium.Env[Any, Any]) -> bool:
+    return all(env.has_wrapper_attr(name) for name in ("save_state", "restore_state"))
+
+
+def wrapper_with_unknown_state(env: gymnasium.Env[Any, Any]) -> str | None:
+    """The first wrapper that may have a state of its own, which the environment below it knows nothing of."""
+    for wrapper in _wrappers(env):
+        if "save_state" in vars(type(wrapper)):
+            return None
+        if type(wrapper) not in KNOWN_WRAPPERS:
+            return type(wrapper).__name__
+    return None
 
 
 def _wrappers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any, Any, Any]]:

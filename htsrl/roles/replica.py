@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from htsrl.dataflow.capsules import Capsule
+from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.shared import Shared
 from htsrl.envs.agents import Agents
 from htsrl.envs.team import Info
@@ -56,7 +57,7 @@ class Replica:
         self._capsules = shared.capsules
         self._capsule: Capsule | None = None  # where this rollout started from
         self._episode_row: int | None = None  # where in this rollout the episode began
-        self._recall = recall_of(index, agents, shared.storages, shared.capsules)
+        self._recall = recall_of(index, agents, shared)
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = shared.schedule
@@ -103,11 +104,12 @@ class Replica:
     def _come_back(self, completed: int) -> None:
         """Go on after the rollouts that count; what was begun of the next one is made once more, to the same bits."""
         self.rollout = completed
-        if completed == self._num_rollouts:
+        if completed >= self._num_rollouts:
             self.stage = Stage.NOTHING
             return
         self._capsule = capsule = self._capsules.get(self.index, completed)
         self._episode.go_on(capsule.episode, capsule.score, capsule.length)
+        self._exchange.episodes[self.index] = capsule.episode, COMING_BACK
         seed = self._reset_seed()
         self._blaming("coming back", seed, lambda: self._recall.bring_back(capsule, seed))
 
@@ -200,7 +202,7 @@ class Replica:
     def _note_episode(self, row: int | None) -> None:
         """Which row of the rollout the episode begins at, None for an earlier rollout."""
         self._episode_row = row
-        self._exchange.episodes[self.index] = self._episode.number, -1 if row is None else row
+        self._exchange.episodes[self.index] = self._episode.number, BEGAN_EARLIER if row is None else row
 
     def _note_end(self, info: Info) -> None:
         if ended := self._episode.ended(info):
@@ -221,7 +223,7 @@ class Replica:
         return reset_seed(self._seed, self.index, self._episode.number)
 
     def _blaming(self, what: str, argument: Any, call: Callable[[], Result]) -> Result:
-        self._exchange.inside[self.index] = True
+        self._exchange.inside[self.index] += 1
         try:
             result = call()
         except EnvironmentFailure:
@@ -233,5 +235,5 @@ class Replica:
                 f"seed {self._reset_seed()}): {error}\n\n{traceback.format_exc()}",
                 env=self.index,
             ) from error
-        self._exchange.inside[self.index] = False
+        self._exchange.inside[self.index] += 1
         return result

@@ -18,7 +18,7 @@ import pytest
 from fault_envs import DIED_AT, Fault, Faulty
 from live_run import LiveRun, patience, survivors
 
-from htsrl import A2C, Config, EnvironmentFailure, Experiment, PeerDied, Placement, RunResult, resume, train
+from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, RunResult, resume, train
 from htsrl.seeding import reset_seed
 
 STORAGE = r"storage [01] \(update \d+\)"
@@ -56,6 +56,8 @@ def test_without_restarts_a_killed_executor_ends_the_command_at_once_with_its_na
 class Assassin(threading.Thread):
     """Kills one worker of a run of this process as soon as it has learned something."""
 
+    signal = signal.SIGKILL
+
     def __init__(self, run_dir: Path, victim: str) -> None:
         super().__init__(daemon=True)
         self._metrics_file = run_dir / "metrics.jsonl"
@@ -67,7 +69,7 @@ class Assassin(threading.Thread):
             time.sleep(0.02)
         workers = sorted(psutil.Process().children(), key=lambda process: (process.create_time(), process.pid))
         self.pid = workers[WORKERS.index(self._victim)].pid
-        os.kill(self.pid, signal.SIGKILL)
+        os.kill(self.pid, self.signal)
 
 
 @pytest.mark.parametrize("victim", WORKERS)
@@ -92,12 +94,22 @@ def train_with(
     deadline_seconds: float = 20.0,
     once: str | None = None,
     episode_steps: int = 1000,
+    fault_step: int = FAULT_STEP,
+    step_seconds: float = 0.0,
     **placement: Any,
 ) -> RunResult:
     """Train here, with one environment that goes wrong at its step 12, in the second rollout."""
     seed = reset_seed(seed=1, env=0, episode=0)
     experiment = Experiment(
-        env=partial(Faulty, fault, fault_seed=seed, fault_step=FAULT_STEP, episode_steps=episode_steps, once=once),
+        env=partial(
+            Faulty,
+            fault,
+            fault_seed=seed,
+            fault_step=fault_step,
+            episode_steps=episode_steps,
+            step_seconds=step_seconds,
+            once=once,
+        ),
         algorithm=A2C(),
         num_envs=num_envs,
         sync_interval=8,
@@ -140,7 +152,9 @@ def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_le
     )
     assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
-    assert "is started again" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.count("is started again") == 1
+    assert re.search(r'fault_envs.py", line \d+ in _go_wrong', said), "where it hung the first time"
     assert psutil.Process().children() == []
 
 
@@ -184,8 +198,10 @@ def test_an_environment_that_ends_its_process_again_is_found_out_at_once(
 ) -> None:
     """Even though a child of the environment has all of the worker's files open; it does not live on."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PeerDied, match=rf"^executor 0 with actor 0 \(pid \d+\) exited with code 3 while .*{STORAGE}$"):
+    who = r"in environment 0, executor 0 with actor 0 \(pid \d+\)"
+    with pytest.raises(EnvironmentFailure, match=rf"^{who} exited with code 3 while .*{STORAGE}$"):
         train_with(tmp_path, "fork and exit")
+    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     seconds = time.time() - float(Path(DIED_AT).read_text())
     assert survivors(processes_in(tmp_path), seconds=1.0) == []
     assert seconds < patience(2.0)
@@ -204,3 +220,26 @@ def test_an_environment_that_opens_more_and_more_files_gets_a_new_process_and_th
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert result.restarts >= 1
     assert result.digest == undisturbed(tmp_path, episode_steps=50)
+
+
+def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_are_the_same(tmp_path: Path) -> None:
+    class Stopper(Assassin):
+        signal = signal.SIGSTOP
+
+    stopper = Stopper(tmp_path / "run", "actor 0")
+    stopper.start()
+    result = train_with(tmp_path, "none", num_envs=2, total_steps=40_000, deadline_seconds=patience(4.0), num_actors=1)
+    assert result.restarts == 1
+    assert result.digest == undisturbed(tmp_path, num_envs=2, total_steps=40_000)
+    assert psutil.Process().children() == []
+
+
+def test_an_environment_that_takes_long_to_be_brought_back_is_not_taken_to_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its single steps are quick enough; there are many of them to be played again."""
+    monkeypatch.chdir(tmp_path)
+    slow: dict[str, Any] = {"step_seconds": 0.05, "total_steps": 160, "fault_step": 150}
+    result = train_with(tmp_path, "raise", once="it_happened", deadline_seconds=4.0, **slow)
+    assert result.restarts == 1
+    assert result.digest == undisturbed(tmp_path, total_steps=160)

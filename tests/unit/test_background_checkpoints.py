@@ -81,10 +81,25 @@ def test_one_that_cannot_be_written_is_announced_with_the_reason_and_tried_again
     desk = Desk()
     clock[0] = 1.0
     due = checkpoints(tmp_path / "checkpoints", desk, updates=None, seconds=1000.0)
-    for version in (1, 1001, 1011, 1032):
+    for version in (1, 11, 21, 42):
         clock[0] = float(version)
         due.at_barrier(version)
         due.finish()
-    assert desk.taken == [1001, 1032], "after half a minute, not only after another thousand seconds"
+    assert desk.taken == [11, 42], "the first after ten seconds, the next after half a minute, not after a thousand"
     assert [written.path for written in desk.written] == [None, None]
     assert "No space left on device" in desk.written[0].problem
+
+
+def test_any_other_failure_is_announced_too_and_does_not_end_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Path, checkpoint: Checkpoint) -> Path:
+        raise MemoryError("too much")
+
+    monkeypatch.setattr(background, "prepare_checkpoint", fail)
+    desk = Desk()
+    due = checkpoints(tmp_path / "checkpoints", desk, updates=1, seconds=None)
+    for version in (1, 2, 3):
+        due.at_barrier(version)
+    due.finish()
+    assert [written.problem for written in desk.written] == ["MemoryError: too much"] * 3

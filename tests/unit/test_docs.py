@@ -49,3 +49,9 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())
     missing = [link for link in links if not (document.parent / link).exists()]
     assert not missing
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    named = {name for document in DOCUMENTS for name in re.findall(r"\b(\w+/test_\w+\.py)", document.read_text())}
+    assert len(named) > 10
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).exists()] == []

@@ -137,7 +137,8 @@ def test_an_environment_that_can_save_its_state_is_asked_to(make: Any) -> None:
 
 def test_below_a_wrapper_that_may_have_a_state_of_its_own_the_actions_are_played_again() -> None:
     before = SavingWalk.restored
-    stage = Stage(lambda: TransformReward(SavingWalk(), lambda reward: reward))
+    with pytest.warns(UserWarning, match="its wrapper TransformReward may have one of its own"):
+        stage = Stage(lambda: TransformReward(SavingWalk(), lambda reward: reward))
     stage.play(2)
     stage.new_executor()
     assert SavingWalk.restored == before

@@ -27,6 +27,11 @@ def test_deaths_at_other_points_or_of_others_are_forgiven_without_end() -> None:
     assert restarts.count == 200
 
 
+def test_two_environments_that_fail_in_turn_do_not_go_on_for_ever() -> None:
+    restarts = Restarts(allowed=True)
+    assert [restarts.judge(death(point=point)) is None for point in (1, 2, 1)] == [True, True, False]
+
+
 def test_kills_from_outside_are_forgiven_more_often_at_one_point() -> None:
     restarts = Restarts(allowed=True)
     for _ in range(MOST_KILLS_AT_ONE_POINT):
