@@ -81,7 +81,14 @@ class Compare:
             a, b = RunFolder(self.run_a).fingerprint(), RunFolder(self.run_b).fingerprint()
         except RunFolderError as error:
             return [str(error)]
-        return [f"the runs were computed differently, {line}" for line in a.differences(b)]
+        return [
+            *(f"the runs were computed differently, {line}" for line in a.differences(b)),
+            *(
+                f"{run_dir} was resumed under other numerics after update {change['version']}"
+                for run_dir in (self.run_a, self.run_b)
+                for change in RunFolder(run_dir).numerics_changes()
+            ),
+        ]
 
 
 class Command(Protocol):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import atari_step, chaos, costs, learning, runs, sleeping
+from htsrl.bench import atari_step, chaos, costs, learning, restart, runs, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
@@ -208,6 +208,32 @@ class ChaosTable:
 
 
 @dataclass(frozen=True)
+class RestartTable:
+    """How long a run of Pong stands still when one of its executors is killed."""
+
+    kills: int = 10
+    """How many, one after another."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        provenance = Provenance.take()
+        measured = restart.measure(self.kills)
+        document = restart.summary(measured)
+        record = Record(
+            name="restart",
+            command=bench_command("restart", self),
+            provenance=provenance,
+            configs={"pong": restart.config()},
+            repetitions=restart.repetitions(measured),
+            summary=document,
+            tables=[restart.table(document, measured)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
 class RunsTable:
     """Write a record of runs that were trained before: score, curve, command and digest of each."""
 
@@ -254,6 +280,7 @@ class Bench:
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
+        | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 

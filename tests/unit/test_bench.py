@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import htsrl
+from htsrl.bench import restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command import LearningTable, SleepingTable
@@ -321,3 +322,12 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def test_what_kills_cost_is_what_a_run_stands_still_beyond_the_usual() -> None:
+    measured = [restart.Standstill(seconds=seconds, usual_seconds=0.1) for seconds in (0.7, 3.1, 0.05)]
+    document = restart.summary(measured)
+    assert document["median_standstill_seconds"] == 0.7
+    assert document["longest_standstill_seconds"] == 3.1
+    assert document["throughput_lost_at_a_kill_a_minute"] == pytest.approx(0.6 / 60)
+    assert restart.table(document, measured).rows[0] == ["3", "0.70 s", "3.10 s", "0.10 s", "1.0%"]

@@ -1,0 +1,128 @@
+"""How long a run stands still when one of its executors is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from htsrl.bench.announcer import Announcer
+from htsrl.bench.killer import children_of
+from htsrl.bench.record import Table
+from htsrl.config import Config, Placement
+from htsrl.config_file import to_json
+from htsrl.errors import HtsrlError
+from htsrl.presets import preset
+from htsrl.run_folder import RunFolder
+
+ENV_ID = "ALE/Pong-v5"
+WARM_UP_SECONDS = 25.0
+"""Until a spare process has its imports behind it."""
+PAUSE_SECONDS = 12.0
+"""Between two kills, time for the next spare."""
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """What one kill did to the run."""
+
+    seconds: float
+    """From the kill to the next barrier that needed the executor."""
+    usual_seconds: float
+    """Between two barriers, otherwise."""
+
+    @property
+    def lost_seconds(self) -> float:
+        return max(0.0, self.seconds - self.usual_seconds)
+
+
+def config() -> Config:
+    return Config(preset(ENV_ID, "a2c"), Placement(num_executors=2, tensorboard=False, progress="off"))
+
+
+def measure(kills: int) -> list[Standstill]:
+    """Kill the first executor, time and again, and look for when barriers are recorded."""
+    announcer = Announcer(kills)
+    with TemporaryDirectory(prefix="htsrl-restart-") as name:
+        folder = RunFolder(Path(name) / "run")
+        (Path(name) / "config.json").write_text(to_json(config()))
+        command = ["train", "--config", str(Path(name) / "config.json"), "--run-dir", str(folder.path)]
+        with open(os.devnull, "w") as nowhere:
+            run = subprocess.Popen([sys.executable, "-m", "htsrl", *command], stdout=nowhere, stderr=nowhere)
+        try:
+            found = [_kill_once(run, folder, i, announcer) for i in range(kills)]
+        finally:
+            run.kill()
+            run.wait()
+    return found
+
+
+def _kill_once(run: subprocess.Popen[bytes], folder: RunFolder, number: int, announcer: Announcer) -> Standstill:
+    announcer.begin(f"{ENV_ID}, kill {number + 1}")
+    _until(lambda: _num_barriers(folder) > 0, run)
+    before, start = _num_barriers(folder), time.monotonic()
+    time.sleep(PAUSE_SECONDS if number else WARM_UP_SECONDS)
+    usual = (time.monotonic() - start) / max(1, _num_barriers(folder) - before)
+    os.kill(children_of(run.pid)[0], signal.SIGKILL)  # workers are started in the order of their numbers
+    killed = time.monotonic()
+    barriers = _num_barriers(folder)
+    # Up to two rollouts are complete without the dead; the one after them is not.
+    _until(lambda: _num_barriers(folder) >= barriers + 3, run)
+    standstill = Standstill(time.monotonic() - killed - 2 * usual, usual)
+    announcer.end(f"{standstill.seconds:.2f} s")
+    return standstill
+
+
+def _until(condition: Callable[[], bool], run: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if run.poll() is not None or time.monotonic() > deadline:
+            raise HtsrlError(f"the run got nowhere for {PATIENCE_SECONDS:g} s, or ended")
+        time.sleep(0.005)
+
+
+def _num_barriers(folder: RunFolder) -> int:
+    return folder.digest_file.read_bytes().count(b"\n") if folder.digest_file.exists() else 0
+
+
+def summary(measured: Sequence[Standstill]) -> dict[str, Any]:
+    lost = float(np.median([standstill.lost_seconds for standstill in measured]))
+    return {
+        "median_standstill_seconds": float(np.median([standstill.seconds for standstill in measured])),
+        "longest_standstill_seconds": max(standstill.seconds for standstill in measured),
+        "throughput_lost_at_a_kill_a_minute": lost / 60.0,
+    }
+
+
+def repetitions(measured: Sequence[Standstill]) -> list[dict[str, Any]]:
+    return [asdict(standstill) for standstill in measured]
+
+
+def table(document: dict[str, Any], measured: Sequence[Standstill]) -> Table:
+    row = [
+        str(len(measured)),
+        f"{document['median_standstill_seconds']:.2f} s",
+        f"{document['longest_standstill_seconds']:.2f} s",
+        f"{np.median([standstill.usual_seconds for standstill in measured]):.2f} s",
+        f"{document['throughput_lost_at_a_kill_a_minute']:.1%}",
+    ]
+    headings = ["kills", "median standstill", "longest", "between barriers otherwise", "lost at a kill a minute"]
+    return Table(
+        headings,
+        [row],
+        [
+            f"SIGKILL of an executor of {ENV_ID} (A2C preset, 8 environments in the executor), and how long it takes "
+            "until the next barrier that needs it: noticing, a process, its environments, their states, the rollout made "
+            "again.",
+        ],
+    )
