@@ -122,7 +122,7 @@ def table(document: dict[str, Any], measured: Sequence[Standstill]) -> Table:
         [row],
         [
             f"SIGKILL of an executor of {ENV_ID} (A2C preset, 8 environments in the executor), and how long it takes "
-            "until the next barrier that needs it: noticing, a process, its environments, their states, the rollout made "
-            "again.",
+            "until the next barrier that needs it: noticing, a process, its environments, their states, the rollout "
+            "made again.",
         ],
     )
