@@ -27,8 +27,6 @@ from htsrl.errors import ConfigError, HtsrlError
 from htsrl.presets import preset
 from htsrl.run_folder import RunFolder
 
-HUNTED_SHARE = 0.9
-"""Of the undisturbed run's time, that over which kills are spread; a disturbed run takes longer than that."""
 SUPERVISOR, SPARE = "supervisor", "spare"
 ROLES = ("executor", "actor", "learner", SPARE, SUPERVISOR)
 OBITUARY = re.compile(r"^(executor|actor|learner).* \(pid ([0-9]+)\) .*is started again$", re.MULTILINE)
@@ -43,6 +41,8 @@ class ChaosTask:
     experiment: Experiment
     kills: int
     steps_per_kill: int
+    seconds_per_kill: float
+    """On the average: time enough to come back and get on a little."""
     checkpoint_every_seconds: float
 
     def config(self, kills: int) -> Config:
@@ -60,8 +60,8 @@ class ChaosTask:
 
 
 TASKS: Mapping[str, ChaosTask] = {
-    "cartpole": ChaosTask(Experiment("CartPole-v1", algorithm=A2C()), 200, 5_000, checkpoint_every_seconds=5.0),
-    "atari": ChaosTask(preset("ALE/Pong-v5", "a2c"), 50, 3_000, checkpoint_every_seconds=20.0),
+    "cartpole": ChaosTask(Experiment("CartPole-v1", algorithm=A2C()), 200, 5_000, 1.5, checkpoint_every_seconds=3.0),
+    "atari": ChaosTask(preset("ALE/Pong-v5", "a2c"), 50, 3_000, 4.0, checkpoint_every_seconds=5.0),
 }
 
 
@@ -130,7 +130,7 @@ def endure(task: str, kills: int, seed: int, announcer: Announcer) -> Verdict:
         undisturbed = _live(folder, "undisturbed", config, None)
         announcer.end(f"{undisturbed.seconds:.0f} s, digest {undisturbed.digest}")
         announcer.begin(f"{task}, {kills} kills, seed {seed}")
-        with _killer(seed, kills, HUNTED_SHARE * undisturbed.seconds, folder / "kills") as killer:
+        with _killer(seed, kills, kills * TASKS[task].seconds_per_kill, folder / "kills") as killer:
             disturbed = _live(folder, "disturbed", config, killer)
         announcer.end(f"{disturbed.seconds:.0f} s, digest {disturbed.digest}")
         difference = difference_of(folder / "undisturbed", folder / "disturbed", config)
