@@ -60,7 +60,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
             self._go_wrong()
         self._steps += 1
         if self._fault == "open files":
-            self._open_files.append(Path(os.devnull).open())
+            self._open_files.append(Path(os.devnull).open())  # noqa: SIM115  (a leak is what is wanted)
         return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
 
     def _observation(self) -> NDArray[np.float32]:
