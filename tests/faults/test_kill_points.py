@@ -86,7 +86,15 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
     assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *MAIN])
 
 
-@pytest.mark.parametrize("kill", [*FIRST, *LATER, *OTHER_SCHEDULES], ids=str)
+@pytest.mark.parametrize(
+    "kill",
+    [
+        *FIRST,
+        *OTHER_SCHEDULES[:2],
+        *(pytest.param(kill, marks=pytest.mark.slow) for kill in (*LATER, *OTHER_SCHEDULES[2:])),
+    ],
+    ids=str,
+)
 def test_a_worker_killed_at_any_point_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kill: Kill
 ) -> None:
@@ -108,6 +116,7 @@ def test_a_killed_worker_changes_no_bit_where_storages_are_poisoned_before_they_
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
 
 
+@pytest.mark.slow
 def test_an_executor_killed_again_and_again_at_the_end_of_rollouts_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,14 +168,14 @@ def run_until_killed(run: LiveRun) -> None:
     ("point", "times"),
     [
         ("checkpoint written", 2),
-        ("checkpoint synced", 4),
         ("checkpoint renamed", 1),
-        ("checkpoint renamed", 4),
-        ("checkpoint dropped", 1),
+        pytest.param("checkpoint synced", 4, marks=pytest.mark.slow),
+        pytest.param("checkpoint renamed", 4, marks=pytest.mark.slow),
+        pytest.param("checkpoint dropped", 1, marks=pytest.mark.slow),
         ("checkpoint dropped", 3),
         # What a worker comes to, here with all roles in one process, of which nothing is left.
         ("inside a capsule", 90),
-        ("before a publish", 23),
+        pytest.param("before a publish", 23, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_whose_main_process_is_killed_at_any_point_is_resumed_to_the_same_bits(
