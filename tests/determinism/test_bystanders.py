@@ -50,10 +50,10 @@ def test_what_is_logged_and_shown_does_not_change_the_digest(shown: dict[str, An
 def test_evaluation_changes_neither_the_run_nor_the_next_one(tmp_path: Path) -> None:
     placement = Placement(backend="inline", tensorboard=False, progress="off", run_dir=tmp_path / "run")
     train(Config(small_experiment("pixels_a2c"), placement))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     for sampled in (False, True):
         evaluate(tmp_path / "run", episodes=3, sampled=sampled)
-    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert_same_run(Outcome.read(tmp_path / "run"), oracle("pixels_a2c"))
     assert_same_run(run(small_experiment("pixels_a2c")), oracle("pixels_a2c"))
 
