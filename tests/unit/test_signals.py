@@ -235,7 +235,8 @@ def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadl
         doorbells=SimpleNamespace(own=doorbell),
         lifeline_fd=lifeline,
     )
-    shared = SimpleNamespace(exchange=SimpleNamespace(stopping=False, waited_seconds=[0.0]))
+    exchange = SimpleNamespace(stopping=False, waited_seconds=[0.0], naps=[0], pulse=lambda: b"nobody moves")
+    shared = SimpleNamespace(exchange=exchange)
     role = Postbox(shared, doorbell, arrives_after_look)
     _take_turns(cast(Any, assignment), cast(Any, shared), [role], meter=None)
     return role
@@ -253,5 +254,6 @@ def test_work_that_arrives_at_any_moment_of_a_workers_loop_is_found(
 
 
 def test_a_worker_that_waits_in_vain_says_who_it_is_and_for_what_it_waited(doorbell: Doorbell, lifeline: int) -> None:
-    with pytest.raises(WaitTimeout, match=rf"postman \(pid {os.getpid()}\) waited deadline_seconds=0.2 for a letter"):
+    who = rf"postman \(pid {os.getpid()}\)"
+    with pytest.raises(WaitTimeout, match=rf"{who} waited 3 times deadline_seconds=0.2 for a letter"):
         take_turns(doorbell, lifeline, arrives_after_look=99, deadline_seconds=0.2)
