@@ -1,4 +1,4 @@
-"""How long a run stands still when one of its executors is killed."""
+"""How long a run stands still when one of its workers is killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Standstill:
     """What one kill did to the run."""
 
     seconds: float
-    """From the kill to the next barrier that needed the executor."""
+    """From the kill to the next barrier that needed the worker."""
     usual_seconds: float
     """Between two barriers, otherwise."""
 
@@ -51,7 +51,7 @@ def config() -> Config:
 
 
 def measure(kills: int) -> list[Standstill]:
-    """Kill the first executor, time and again, and look for when barriers are recorded."""
+    """Kill the worker with the lowest pid, time and again, and look for when barriers are recorded."""
     announcer = Announcer(kills)
     with TemporaryDirectory(prefix="htsrl-restart-") as name:
         folder = RunFolder(Path(name) / "run")
@@ -73,7 +73,7 @@ def _kill_once(run: subprocess.Popen[bytes], folder: RunFolder, number: int, ann
     before, start = _num_barriers(folder), time.monotonic()
     time.sleep(PAUSE_SECONDS if number else WARM_UP_SECONDS)
     usual = (time.monotonic() - start) / max(1, _num_barriers(folder) - before)
-    os.kill(children_of(run.pid)[0], signal.SIGKILL)  # workers are started in the order of their numbers
+    os.kill(children_of(run.pid)[0], signal.SIGKILL)
     killed = time.monotonic()
     barriers = _num_barriers(folder)
     # Up to two rollouts are complete without the dead; the one after them is not.
@@ -121,8 +121,8 @@ def table(document: dict[str, Any], measured: Sequence[Standstill]) -> Table:
         headings,
         [row],
         [
-            f"SIGKILL of an executor of {ENV_ID} (A2C preset, 8 environments in the executor), and how long it takes "
-            "until the next barrier that needs it: noticing, a process, its environments, their states, the rollout "
-            "made again.",
+            f"SIGKILL of the worker of {ENV_ID} (A2C preset, two executors with 8 environments each) with the lowest "
+            "pid, so of executors and learner in turn, and how long it takes until the next barrier that needs it: "
+            "noticing, a process, its environments, their states, the rollout or update made again.",
         ],
     )
