@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from htsrl.config_check import check
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
-from htsrl.metrics.line_file import drop_lines_after
+from htsrl.metrics.line_file import drop_lines_after, warn_on_stderr
 from htsrl.metrics.recorder import Standing
 from htsrl.metrics.sinks import read_json_lines
 from htsrl.numerics import single_threaded
@@ -53,10 +52,10 @@ def resume(
         try:
             version = int(checkpoint.document["version"])
             restore_cut(checkpoint.arrays, version, blueprint.shared(memory), memory)
+            standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
             if changes:
                 folder.note_change_of_numerics(version, changes, fingerprint_for(config.placement))
             folder.save_config(config)
-            standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
             return run_to_end(blueprint, memory, folder, standing)
         finally:
             memory.close_fd()
@@ -72,7 +71,7 @@ def _config(
 
 
 def _checkpoint(folder: RunFolder) -> Checkpoint:
-    found = newest_valid(folder.checkpoints_dir, _warn)
+    found = newest_valid(folder.checkpoints_dir, lambda line: warn_on_stderr(f"warning: {line}"))
     if found is None:
         raise RunFolderError(
             f"{folder.path} holds no whole checkpoint to go on from; `htsrl train --config "
@@ -157,7 +156,3 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: 
         env_errors=slots.env_errors(version),
         is_finished=_has_all_it_wanted(checkpoint, config),
     )
-
-
-def _warn(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr, flush=True)

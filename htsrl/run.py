@@ -43,7 +43,7 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
         last_things.callback(recorder.close)
         at_the_end("the result", lambda: folder.save_result(recorder.result()))
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
-        at_the_end("the state", lambda: archive.save(newest_checkpoint_of(config, memory, shared)))
+        at_the_end("the state", lambda: _save_state(archive, blueprint, memory, recorder.version))
         try:
             if not standing.is_finished:  # else it was killed with nothing left to do but to write the results
                 run(blueprint, memory, Listeners(recorder.record, archive.take_in, recorder.note_restart))
@@ -62,6 +62,13 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
                 _keep_reproducer(blueprint, shared, folder, failure.env, recorder)
             raise
     return recorder.result()
+
+
+def _save_state(archive: Archive, blueprint: Blueprint, memory: SharedArrays, recorded_version: int) -> None:
+    """Of what digest and metrics speak of: a version is whole when it is recorded, if perhaps not published yet."""
+    shared = blueprint.shared(memory)
+    shared.exchange.published_version = max(shared.exchange.published_version, recorded_version)
+    archive.save(newest_checkpoint_of(blueprint.config, memory, shared))
 
 
 def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, env: int, recorder: Recorder) -> None:

@@ -15,10 +15,11 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.make import make_env
+from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
 from htsrl.placements.blueprint import Blueprint, share_out
-from htsrl.roles.recall import saves_its_state, wrapper_with_unknown_state
+from htsrl.roles.recall import wrapper_with_unknown_state
 
 if TYPE_CHECKING:
     from gymnasium import spaces

@@ -185,7 +185,7 @@ def _live(folder: Path, name: str, config: Config, killer: subprocess.Popen[str]
     run_dir, stderr_file = RunFolder(folder / name), folder / f"{name}.stderr"
     begin = ["train", "--config", str(folder / "config.json"), "--run-dir", str(run_dir.path)]
     start, resumes, new_starts, command = time.monotonic(), 0, 0, begin
-    while not _command(command, stderr_file, killer) and not _is_complete(run_dir):
+    while not _command(command, stderr_file, killer) and not run_dir.is_complete():
         if any(run_dir.checkpoints_dir.glob("[0-9]*")):
             resumes += 1
             command = ["resume", str(run_dir.path)]
@@ -224,11 +224,6 @@ def _command(arguments: Sequence[str], stderr_file: Path, killer: subprocess.Pop
         last_lines = "\n".join(stderr_file.read_text().splitlines()[-10:])
         raise HtsrlError(f"`htsrl {arguments[0]}` ended with code {exit_code}; it said last:\n{last_lines}")
     return exit_code == 0
-
-
-def _is_complete(folder: RunFolder) -> bool:
-    """Whether it was killed after all was written that counts."""
-    return (folder.path / "result.json").exists() and not folder.result()["interrupted"]
 
 
 @contextmanager

@@ -34,7 +34,6 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners)
             progressed = advance_all(roles)
             assert progressed, f"nobody can go on: {[role.waits_for() for role in roles]}"
     finally:
-        shared.exchange.published_version = learner.update  # even if it was interrupted just before it did so itself
         checkpoints.finish()
         for executor in executors:
             executor.close()

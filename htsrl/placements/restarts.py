@@ -29,17 +29,14 @@ class Restarts:
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
         self._deaths: Counter[tuple[int, Hashable]] = Counter()
-        self.count = 0
 
     def judge(self, death: Death) -> HtsrlError | None:
         """None where the worker is to be started again, else the error that the run ends with."""
         here = (death.worker, death.point)
         self._deaths[here] += 1
         most = MOST_KILLS_AT_ONE_POINT if death.by_sigkill else 1
-        if not self.allowed or not _may_pass(death.error) or self._deaths[here] > most:
-            return death.error
-        self.count += 1
-        return None
+        goes_on = self.allowed and _may_pass(death.error) and self._deaths[here] <= most
+        return None if goes_on else death.error
 
 
 def _may_pass(error: HtsrlError) -> bool:

@@ -103,7 +103,6 @@ class Supervisor:
                 worker.end()
             for number in range(len(self._workers)):
                 self._listen_to(number)
-            self._publish_what_was_reported()
             for worker in workers:
                 worker.close()
             for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
@@ -155,8 +154,9 @@ class Supervisor:
         worker.end()
         if self._listen_to(number):
             return True
-        if hosted.learner:
-            self._publish_what_was_reported()
+        if hosted.learner:  # a version is whole when it is reported; a learner that died right then had only to say so
+            exchange = self._shared.exchange
+            exchange.published_version = max(exchange.published_version, self._reported_version)
         by_sigkill = worker.exit_code == -signal.SIGKILL and number not in self._failures
         error = self._failures.pop(number, None) or self._obituary(number)
         if fatal := self.restarts.judge(Death(number, self._point(number, error), by_sigkill, error)):
@@ -165,11 +165,6 @@ class Supervisor:
         self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
         self._replace(number)
         return False
-
-    def _publish_what_was_reported(self) -> None:
-        """A version is whole when it is reported; a learner that died right then had only to say so."""
-        exchange = self._shared.exchange
-        exchange.published_version = max(exchange.published_version, self._reported_version)
 
     def _replace(self, number: int) -> None:
         dead, spare = self._workers[number], self._spare

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from htsrl.dataflow.capsules import Capsule, Capsules
 from htsrl.dataflow.shared import Shared
 from htsrl.envs.agents import Agents
+from htsrl.envs.state import saves_its_state
 from htsrl.errors import EnvironmentFailure, NotReproduced
 
 SEGMENT = struct.Struct("<IQ")  # steps, and the hash of what they led to
@@ -47,11 +48,11 @@ class Recall(Protocol):
 def recall_of(index: int, agents: Agents, shared: Shared) -> Recall:
     """By saved state where the environment has one that holds everything, else by its actions."""
     if saves_its_state(agents.env) and wrapper_with_unknown_state(agents.env) is None:
-        return SavedState(index, agents, shared.capsules)
-    return ActionLog(index, agents, shared)
+        return StateRecall(index, agents, shared.capsules)
+    return ActionRecall(index, agents, shared)
 
 
-class SavedState:
+class StateRecall:
     """Of an environment with `save_state() -> bytes` and `restore_state(bytes)`."""
 
     is_log = False
@@ -77,7 +78,7 @@ class SavedState:
         self._agents.look_again()
 
 
-class ActionLog:
+class ActionRecall:
     """Of any environment that is a function of its reset's seed and the actions since."""
 
     is_log = True
@@ -157,10 +158,6 @@ def _hash(seen: list[NDArray[Any]], rewards: NDArray[Any]) -> int:
     for array in (*seen, rewards):
         hasher.update(np.ascontiguousarray(array).data)
     return hasher.intdigest()
-
-
-def saves_its_state(env: gymnasium.Env[Any, Any]) -> bool:
-    return all(env.has_wrapper_attr(name) for name in ("save_state", "restore_state"))
 
 
 def wrapper_with_unknown_state(env: gymnasium.Env[Any, Any]) -> str | None:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from helpers import Outcome, assert_same_run, run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, RunFolderError, resume, train
+from htsrl.metrics.recorder import Recorder
+from htsrl.roles.report import UpdateReport
 from htsrl.run_lock import RunLock
 
 NUM_BARRIERS = 50
@@ -239,3 +241,28 @@ def test_a_digest_that_lacks_barriers_before_the_checkpoint_is_not_continued(
     (copy / "digest.jsonl").write_text("".join(lines[:5]))
     with pytest.raises(RunFolderError, match=r"digest\.jsonl lacks barriers before version 10"):
         resume(copy, placement=quiet())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_interrupted_around_the_record_of_an_update_is_resumed_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Literal["before", "after"]
+) -> None:
+    """The learner counts an update before it is recorded, and publishes it after."""
+    record = Recorder.record
+
+    def interrupted_record(self: Recorder, report: UpdateReport) -> None:
+        if report.version != 3:
+            record(self, report)
+            return
+        if when == "after":
+            record(self, report)
+        raise KeyboardInterrupt
+
+    experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=80)
+    quiet = Placement("inline", tensorboard=False, progress="off", run_dir=tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "record", interrupted_record)
+        with pytest.raises(KeyboardInterrupt):
+            train(Config(experiment, quiet))
+    undisturbed = train(Config(experiment, replace(quiet, run_dir=tmp_path / "undisturbed")))
+    assert resume(tmp_path / "run").digest == undisturbed.digest

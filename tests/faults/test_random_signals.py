@@ -72,13 +72,12 @@ def assert_ends_cleanly_and_resumes(folder: Path, signum: signal.Signals, moment
             run.press_ctrl_c()
         else:
             run.main.send_signal(signum)
-        seconds = run.wait_for_end()
+        run.wait_for_end()
         assert survivors(run.workers, seconds=0.0) == []
     finally:
         run.clean_up()
     assert run.exit_code == EXIT_CODES[signum]
     assert set(os.listdir(SHARED_MEMORY_FOLDER)) - before == set()
-    assert seconds < patience(2.0)
     resume_inline(run.run_dir)
     assert_same_run(Outcome.read(run.run_dir), oracle(NUM_UPDATES))
 

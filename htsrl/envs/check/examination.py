@@ -7,8 +7,9 @@ from contextlib import ExitStack, closing
 
 from htsrl.envs.check.calls import Answer, Call, Console
 from htsrl.envs.check.job import Job, Mouthpiece
-from htsrl.envs.check.state import saves_its_state, state_findings
+from htsrl.envs.check.state import state_findings
 from htsrl.envs.check.values import ValueWatch
+from htsrl.envs.state import saves_its_state
 from htsrl.seeding import reset_seed
 
 PLAYED = "played"

@@ -16,13 +16,8 @@ from htsrl.envs.check.job import Subject
 from htsrl.envs.check.timing import shown_seconds
 from htsrl.errors import EnvironmentFailure
 
-METHODS = ("save_state", "restore_state")
 STEPS_AFTER = 500
 """Enough to see a difference; long episodes need not be played to their end."""
-
-
-def saves_its_state(env: gymnasium.Env[Any, Any]) -> bool:
-    return all(env.has_wrapper_attr(name) for name in METHODS)
 
 
 def state_findings(subject: Subject, episode: Sequence[Call], reset_seed: int) -> Iterator[Finding]:
