@@ -26,6 +26,14 @@ Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
+class _NetworkFlags(Network):
+    """The network as flags: on a command line, a network of one's own is a name."""
+
+    policy: Annotated[str | None, tyro.conf.arg(metavar="MODULE:CLASS")] = None
+    """A network of your own in place of the encoder."""
+
+
+@dataclass(frozen=True)
 class _ExperimentFlags(Experiment):
     """The experiment as flags: on a command line, an environment is a name."""
 
@@ -34,6 +42,7 @@ class _ExperimentFlags(Experiment):
     imports: Annotated[Repeatable, tyro.conf.arg(name="import", metavar="MODULE")] = ()
     """Import this module in every process first, for environments that register themselves."""
     env_args: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+    network: _NetworkFlags = field(default_factory=_NetworkFlags)
 
 
 @dataclass(frozen=True)
@@ -153,12 +162,15 @@ def plain_words(arguments: Sequence[str]) -> list[str]:
 def _flags(cls: Any, values: Any) -> Any:
     """`values` as flags with these defaults; an environment that is not named must be given."""
     given = {f.name: getattr(values, f.name) for f in dataclasses.fields(values)} if values else {}
+    if isinstance(given.get("network"), Network):
+        given["network"] = _NetworkFlags(**vars(given["network"]))
     return cls(**{name: value for name, value in given.items() if value != NO_ENV})
 
 
 def plain(cls: Any, flags: Any) -> Any:
     """Flags as the plain dataclass that they extend."""
-    return cls(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)})
+    values = {f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)}
+    return cls(**{name: plain(Network, x) if isinstance(x, _NetworkFlags) else x for name, x in values.items()})
 
 
 def parse_env_arg(text: str) -> tuple[str, Any]:

@@ -12,8 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+LONGEST_BACKPROPAGATION = 32
+"""Through so many steps at most gradients flow back, unless asked otherwise."""
+
 EnvFactory = Callable[..., Any]
 """Returns a new Gymnasium environment each time it is called (with `env_args` as keyword arguments)."""
+
+NetworkFactory = Callable[..., Any]
+"""Returns a torch.nn.Module that makes features of observations, given the observation space."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +112,35 @@ ALGORITHMS: Mapping[str, type[A2C] | type[PPO]] = {"a2c": A2C, "ppo": PPO}
 class Network:
     """The policy and value network."""
 
-    encoder: Literal["auto", "mlp", "nature_cnn"] = "auto"
-    """`auto` takes the Nature CNN for images and the MLP for everything else."""
+    encoder: Literal["auto", "mlp", "nature_cnn", "impala"] = "auto"
+    """How images are seen: by the Nature CNN, by IMPALA's residual network, or as flat vectors. `auto` takes the Nature
+    CNN for three axes of bytes."""
+    policy: str | NetworkFactory | None = None
+    """A network of your own in place of the encoder: MODULE:CLASS, or in Python also the class itself."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the MLP's layers; empty makes the policy linear."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Non-linearity of the MLP."""
     separate_value: bool | None = None
-    """Give the value its own network. None: yes for the MLP, no for the CNN."""
+    """Give the value its own network. None: yes, unless there are images, a memory or a policy of your own."""
+    memory: Literal["none", "lstm", "gru"] = "none"
+    """Let the policy remember what it has seen of the episode."""
+    memory_size: int = 128
+    """Width of the memory."""
+    backpropagation_length: int | None = None
+    """Through how many steps gradients flow back; the memory before them is as it was when acting. Divides the unroll
+    length. None: the largest such number up to 32."""
+    bounded_actions: Literal["clip", "squash"] = "clip"
+    """What keeps continuous actions within their bounds: cutting them off there, or a hyperbolic tangent."""
     initial_log_std: float = 0.0
     """Logarithm of the standard deviation that continuous actions start with."""
     normalize_observations: bool = False
     """Bring observations to mean 0 and deviation 1 by running statistics, which are updated at barriers."""
+
+    @property
+    def state_size(self) -> int:
+        """How many numbers the memory is: an LSTM's hidden and cell state, or a GRU's hidden state."""
+        return {"none": 0, "lstm": 2, "gru": 1}[self.memory] * self.memory_size
 
 
 @dataclass(frozen=True)
@@ -157,6 +180,15 @@ class Experiment:
     @property
     def unroll_steps(self) -> int:
         return self.interval_steps if self.algorithm.unroll_length is None else self.algorithm.unroll_length
+
+    @property
+    def sequence_steps(self) -> int:
+        """Steps that are learned from as a sequence; 1 without a memory, for then every step stands alone."""
+        if self.network.memory == "none":
+            return 1
+        longest = min(self.unroll_steps, LONGEST_BACKPROPAGATION)
+        divisors = [steps for steps in range(1, longest + 1) if self.unroll_steps % steps == 0]
+        return self.network.backpropagation_length or divisors[-1]
 
     @property
     def batch_steps(self) -> int:

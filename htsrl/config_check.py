@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from htsrl.config import PPO, Algorithm, Config, Experiment, Network, Placement
+from htsrl.config_file import network_name
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
 
@@ -39,6 +40,8 @@ RULES: dict[str, Rule] = {
     "learning_rate": ABOVE_0,
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,
+    "memory_size": AT_LEAST_1,
+    "backpropagation_length": AT_LEAST_1,
     "num_actors": NOT_NEGATIVE,
     "num_envs": AT_LEAST_1,
     "num_executors": AT_LEAST_1,
@@ -69,6 +72,7 @@ def check(config: Config) -> Config:
     )
     placement = _check_fields(config.placement)
     experiment = dataclasses.replace(experiment, env_args=_checked_env_args(experiment))
+    _check_network(experiment)
     _check_sizes(experiment)
     _check_crew(placement, experiment.num_envs)
     return Config(experiment, placement)
@@ -120,10 +124,42 @@ def _check_sizes(experiment: Experiment) -> None:
                 f"divide into num_minibatches={pieces}; use {_near_divisors(batch, pieces)}"
             )
         gradient_steps = batch // pieces
+        sequences = batch // experiment.sequence_steps
+        if sequences % pieces:
+            raise ConfigError(
+                f"a policy with a memory learns from whole sequences, and {sequences} of {experiment.sequence_steps} "
+                f"steps do not divide into num_minibatches={pieces}; use {_near_divisors(sequences, pieces)}, or "
+                "another backpropagation_length"
+            )
     if algorithm.normalize_advantages and gradient_steps < 2:
         raise ConfigError(
             "normalize_advantages=True needs two or more steps per gradient, there is one; "
             "use larger batches or fewer minibatches, or turn it off"
+        )
+
+
+def _check_network(experiment: Experiment) -> None:
+    network, unroll = experiment.network, experiment.unroll_steps
+    if network.policy is not None and network.encoder != "auto":
+        raise ConfigError(f"policy={network.policy!r} takes the place of encoder={network.encoder}; give one of them")
+    name = "" if network.policy is None else network_name(network.policy)
+    if name is None or "<" in str(name):
+        raise ConfigError(
+            f"policy={network.policy!r} has no name under which evaluations and resumed runs could import it; "
+            "make it a class or function at the top of a module"
+        )
+    if network.separate_value and (network.memory != "none" or network.policy is not None):
+        taken = f"memory={network.memory}" if network.memory != "none" else f"policy={network.policy!r}"
+        raise ConfigError(f"separate_value=True does not go with {taken}, which serves actions and values alike")
+    length = network.backpropagation_length
+    if length is not None and network.memory == "none":
+        raise ConfigError(
+            f"backpropagation_length={length} needs a memory; use memory='lstm' or 'gru', or leave it out"
+        )
+    if length is not None and unroll % length:
+        raise ConfigError(
+            f"backpropagation_length={length} does not divide the {unroll} steps of an unroll; "
+            f"use {_near_divisors(unroll, length)}"
         )
 
 

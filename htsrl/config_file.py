@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, Placement
+from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
 
@@ -25,6 +25,7 @@ def to_json(config: Config) -> str:
     experiment["env"] = env_name(config.experiment.env)
     experiment["env_args"] = {name: _number(value) for name, value in config.experiment.env_args.items()}
     experiment["algorithm"] = {"name": config.experiment.algorithm.name, **experiment["algorithm"]}
+    experiment["network"]["policy"] = network_name(config.experiment.network.policy)
     return json.dumps({"experiment": experiment, "placement": _plain(config.placement)}, indent=2) + "\n"
 
 
@@ -66,6 +67,13 @@ def env_name(env: str | EnvFactory) -> str:
     if hasattr(env, "__qualname__"):
         return f"callable {env.__module__}:{env.__qualname__}"
     return f"callable {type(env).__qualname__} object"
+
+
+def network_name(policy: str | NetworkFactory | None) -> str | None:
+    """MODULE:CLASS of a network of the user's own; None where there is none, or it has no such name."""
+    if policy is None or isinstance(policy, str):
+        return policy
+    return f"{policy.__module__}:{policy.__qualname__}" if hasattr(policy, "__qualname__") else None
 
 
 def named_env(path: Path) -> str | None:

@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.config import EnvFactory, Experiment
+from htsrl.dataflow.trajectory import MEMORY
 from htsrl.envs.agents import agents_of
+from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
+from htsrl.envs.observing import Rows
 from htsrl.errors import ConfigError, EnvironmentFailure, RunFolderError
 from htsrl.numerics import single_threaded
 from htsrl.roles.episode import Episode
 from htsrl.run_folder import RunFolder
 from htsrl.seeding import Purpose, reset_seed
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
@@ -61,25 +65,30 @@ def evaluate(
     from htsrl.policies.policy import policy_for
 
     with single_threaded(), ExitStack() as seats_to_close:
-        first = Seat(experiment, seed, seats_to_close)
-        policy = policy_for(experiment, first.env.observation_space, first.env.action_space)
+        envs = [_make(experiment, seats_to_close) for _ in range(min(episodes, MOST_SEATS))]
+        interface = interface_of(envs[0], experiment.network)
+        policy = policy_for(experiment, interface)
         folder.load_policy(policy)
-        others = [Seat(experiment, seed, seats_to_close) for _ in range(min(episodes, MOST_SEATS) - 1)]
-        return _play(policy, [first, *others], episodes, sampled)
+        seats = [Seat(env, interface, seed, experiment.network.state_size) for env in envs]
+        return _play(policy, seats, episodes, sampled)
+
+
+def _make(experiment: Experiment, closing: ExitStack) -> gymnasium.Env[Any, Any]:
+    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+    closing.callback(env.close)
+    return env
 
 
 class Seat:
     """An environment that plays one episode after another, as it reports them: a whole game, not one life of it."""
 
-    def __init__(self, experiment: Experiment, seed: int, closing: ExitStack) -> None:
-        self.env = make_env(experiment.env, experiment.env_args, experiment.imports)
-        closing.callback(self.env.close)
-        self._agents = agents_of(self.env)
-        self._episode = Episode.of(self.env)
-        self._noise = action_leaf(self.env.action_space).noise
+    def __init__(self, env: gymnasium.Env[Any, Any], interface: Interface, seed: int, state_size: int) -> None:
+        self._agents = agents_of(env, interface)
+        self._episode = Episode.of(env)
+        self._noise = interface.actions.noise
         self._seed = seed
-        leaf = observation_leaves(self.env.observation_space)["obs"]
-        self.observations = np.zeros((self._agents.num_agents, *leaf.shape), leaf.dtype)
+        self._observations = interface.empty_rows(self._agents.num_agents)
+        self.states = np.zeros((self._agents.num_agents, state_size), np.float32)
 
     def begin(self, number: int) -> None:
         """Begin the evaluation's episode of this number."""
@@ -98,6 +107,7 @@ class Seat:
         """Take one step; the return and length of the episode that it ended, if it did."""
         action = self._agents.to_env(stored_actions if self._agents.is_team else stored_actions[0])
         outcome = self._blaming(f"step({action})", lambda: self._agents.step(action, self._seen()))
+        self.states *= np.reshape(self._agents.active, (-1, 1))  # who has left remembers nothing
         self._episode.add(outcome)
         self._steps += 1
         if not outcome.over:
@@ -112,6 +122,7 @@ class Seat:
 
     def _reset(self) -> dict[str, Any]:
         self._episode.begin_next()
+        self.states[:] = 0.0
         seed = reset_seed(self._seed, self._life, self.number, Purpose.EVALUATION_RESET)
         return self._blaming(f"reset(seed={seed})", lambda: self._agents.reset(seed, self._seen()))
 
@@ -124,8 +135,14 @@ class Seat:
                 f"{self.number}: {error}"
             ) from error
 
-    def _seen(self) -> NDArray[Any]:
-        return self.observations if self._agents.is_team else self.observations[0, ...]
+    def inputs(self) -> Rows:
+        """What the policy is given, a row per agent."""
+        return {**self._observations, MEMORY: self.states} if self.states.size else self._observations
+
+    def _seen(self) -> Rows:
+        if self._agents.is_team:
+            return self._observations
+        return {name: array[0, ...] for name, array in self._observations.items()}
 
 
 def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Evaluation:
@@ -138,10 +155,14 @@ def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Ev
     following, playing = len(seats), list(seats)
     while playing:
         with torch.inference_mode():
-            seen = torch.from_numpy(np.concatenate([seat.observations for seat in playing]))
-            distribution, _ = policy({"obs": seen})
+            inputs = [seat.inputs() for seat in playing]
+            together = {name: torch.from_numpy(np.concatenate([rows[name] for rows in inputs])) for name in inputs[0]}
+            distribution, _, states = policy.respond(together)
             noise = torch.from_numpy(np.concatenate([seat.noise() for seat in playing])) if sampled else None
             actions = (distribution.mode() if noise is None else distribution.sample(noise)).numpy()
+        if states is not None:
+            for seat, of_seat in zip(playing, np.split(states.numpy(), len(playing)), strict=True):
+                seat.states[:] = of_seat
         for seat, of_seat in zip(list(playing), np.split(actions, len(playing)), strict=True):
             ended = seat.step(of_seat)
             if ended is None:

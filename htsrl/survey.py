@@ -12,18 +12,19 @@ import gymnasium
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import trajectory_spec
+from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
+from htsrl.envs.agents import agents_of
 from htsrl.envs.contract import check_contract
+from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
 from htsrl.placements.blueprint import Blueprint, share_out
 from htsrl.roles.recall import wrapper_with_unknown_state
+from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
-    from gymnasium import spaces
-
     from htsrl.policies.policy import Policy
 
 HEAD_GAIN = 100.0
@@ -37,24 +38,24 @@ def draw_blueprint(config: Config) -> Blueprint:
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    observation_space, action_space, team_size = _look_at_env(experiment)
+    interface, team_size = _look_at_env(experiment)
     trajectory = trajectory_spec(
-        observation_space,
-        action_space,
+        interface,
         experiment.interval_steps,
         experiment.num_envs,
         team_size,
+        experiment.network.state_size,
         forgives=experiment.on_env_error == "truncate",
     )
-    policy = policy_for(experiment, observation_space, action_space, trajectory.num_columns)
+    policy = policy_for(experiment, interface, trajectory.num_columns)
+    _check_that_it_repeats(policy, policy_for(experiment, interface, trajectory.num_columns))
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
     num_actors = placement.resolved_actors()
     return Blueprint(
         config=config,
-        observation_space=observation_space,
-        action_space=action_space,
+        interface=interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
         shape=_reference_shape(policy, parameter_specs, trajectory.num_columns, placement.device),
@@ -63,15 +64,35 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
 
 
-def _look_at_env(experiment: Experiment) -> tuple[spaces.Space[Any], spaces.Space[Any], int | None]:
-    """The spaces of one agent and the size of the team, if any, after a look at whether the contract is kept."""
+def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None]:
+    """The interface of one agent and the size of the team, if any, after a look at whether the contract is kept."""
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
-        return env.observation_space, env.action_space, team_size_of(env)
+        interface, team_size = interface_of(env, experiment.network), team_size_of(env)
+        _look_at_masks(env, interface, team_size)
+        return interface, team_size
     finally:
         env.close()
+
+
+def _look_at_masks(env: gymnasium.Env[Any, Any], interface: Interface, team_size: int | None) -> None:
+    rows = interface.empty_rows(*([] if team_size is None else [team_size]))
+    try:
+        agents_of(env, interface).reset(0, rows)
+    except ValueError as error:
+        raise ConfigError(f"after reset(seed=0), {error}") from error
+
+
+def _check_that_it_repeats(policy: Policy, again: Policy) -> None:
+    """A network of the user's may draw its first weights from anywhere."""
+    for (name, tensor), other in zip(policy.state_dict().items(), again.state_dict().values(), strict=True):
+        if not tensor.equal(other):
+            raise ConfigError(
+                f"{name.removeprefix('encoder.network.')} of the policy begins with other numbers each time that it is "
+                "made, so no two runs could be alike; draw them from torch's own generator (torch.randn, nn.init)"
+            )
 
 
 def _warn_of_wrapped_state(env: gymnasium.Env[Any, Any]) -> None:
@@ -102,7 +123,7 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
 
     from htsrl.dataflow.parameters import ParameterRing
     from htsrl.policies.policy import Policy
-    from htsrl.policies.reference_probe import example_observations, find_reference_shape
+    from htsrl.policies.reference_probe import example_inputs, example_states, find_reference_shape
 
     memory = SharedArrays(specs)
     ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
@@ -112,7 +133,9 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
     with torch.no_grad():
         # The action head starts tiny, and would round differences away that show once it has learned.
         probed.action_head.weight.mul_(HEAD_GAIN)
-    examples = example_observations(policy.observation, num_rows)
+    examples = example_inputs(policy.interface, num_rows)
+    if policy.memory is not None:
+        examples[MEMORY] = example_states(num_rows, policy.memory.state_size)
     try:
         return find_reference_shape(probed.outputs, {name: example.to(device) for name, example in examples.items()})
     finally:

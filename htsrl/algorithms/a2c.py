@@ -18,6 +18,7 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.returns import gae
+from htsrl.algorithms.sequences import Sequences
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import A2C
 from htsrl.policies.distributions import Distribution
@@ -45,22 +46,31 @@ def a2c_loss(
     return A2CLoss(total, policy, value, entropy)
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """How many steps belong together."""
+
+    unroll: int
+    """For one gradient."""
+    sequence: int
+    """For a policy's memory."""
+
+
 def a2c_update(
-    settings: A2C, draft: Draft, behaviour: Policy, batch: Batch, unroll_steps: int, learning_rate: float
+    settings: A2C, draft: Draft, behaviour: Policy, batch: Batch, lengths: Lengths, learning_rate: float
 ) -> dict[str, float]:
     """One optimizer step per unroll, every gradient at the behaviour parameters."""
-    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
+    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
     returns_TB = advantages_TB + batch.steps.values_TB
-    statistics = Statistics()
-    for first in range(0, len(advantages_TB), unroll_steps):
-        unroll = slice(first, first + unroll_steps)
-        learned = batch.learned_rows(unroll)
-        advantages = flat_steps(advantages_TB[unroll])[learned]
+    sequences, statistics = Sequences(batch, lengths.sequence), Statistics()
+    for first in range(0, len(advantages_TB), lengths.unroll):
+        piece = sequences.steps(first, lengths.unroll)
+        advantages = flat_steps(advantages_TB)[piece.learned]
         if settings.normalize_advantages:
             advantages = normalized(advantages)
-        seen = {name: flat_steps(x[unroll])[learned] for name, x in batch.observations.items()}
-        distribution, values = behaviour(seen)
-        actions, returns = flat_steps(batch.actions[unroll])[learned], flat_steps(returns_TB[unroll])[learned]
+        seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
+        distribution, values = behaviour(seen, piece.past)
+        actions, returns = flat_steps(batch.actions)[piece.learned], flat_steps(returns_TB)[piece.learned]
         loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
         draft.differentiate(loss.total)
         gradient_norm = draft.clip(settings.max_gradient_norm)

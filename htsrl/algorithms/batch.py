@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from htsrl.algorithms.returns import Transitions, true_next_values
+from htsrl.dataflow.trajectory import MEMORY
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Batch:
     steps: Transitions
     active: Tensor | None = None
     """Whether an agent took part in the step, where agents may come and go; nothing is learned from the others."""
+    states: Tensor | None = None
+    """The policy's memory before each step, where it has one."""
 
     @classmethod
     def from_storage(
@@ -39,16 +42,24 @@ class Batch:
                 tensors["rewards"], tensors["values"], next_values, tensors["terminated"], tensors["truncated"]
             ),
             active=tensors.get("active"),
+            states=tensors.get(MEMORY),
         )
 
     def with_rewards(self, rewards_TB: Tensor) -> Batch:
         return replace(self, steps=replace(self.steps, rewards_TB=rewards_TB))
 
-    def learned_rows(self, steps: slice = slice(None)) -> Tensor | slice:
-        """Which rows of the flattened `steps` to learn from."""
+    def learned_rows(self) -> Tensor | slice:
+        """Which rows of the flattened steps to learn from."""
         if self.active is None or self.active.all():
             return slice(None)
-        return flat_steps(self.active[steps]).nonzero().squeeze(1)
+        return flat_steps(self.active).nonzero().squeeze(1)
+
+    def episode_begins(self) -> Tensor:
+        """`[T, B]`: whether the policy's memory was emptied before a step; of the first its stored memory tells."""
+        ends_TB = self.steps.terminated_TB | self.steps.truncated_TB
+        if self.active is not None:
+            ends_TB = ends_TB | ~self.active
+        return torch.cat([torch.zeros_like(ends_TB[:1]), ends_TB[:-1]])
 
 
 def flat_steps(tensor: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.returns import gae
+from htsrl.algorithms.sequences import Rows, Sequences
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import PPO
 from htsrl.policies.distributions import Distribution
@@ -23,18 +24,16 @@ from htsrl.seeding import shuffled
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Rows of the batch, in the order of a shuffle."""
+    """Rows of the batch that the loss is about."""
 
-    observations: dict[str, Tensor]
     actions: Tensor
     log_probs: Tensor
     values: Tensor
     advantages: Tensor
     returns: Tensor
 
-    def rows(self, index: Tensor | slice) -> Minibatch:
+    def rows(self, index: Rows) -> Minibatch:
         return Minibatch(
-            {name: x[index] for name, x in self.observations.items()},
             self.actions[index],
             self.log_probs[index],
             self.values[index],
@@ -88,38 +87,42 @@ class PPOProgress:
     update: int
     learning_rate: float
     clip_range: float
+    sequence_steps: int = 1
 
 
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
-    data = _with_advantages(batch, settings, unroll_steps)
-    statistics = Statistics()
+    data, observations = _with_advantages(batch, settings, unroll_steps), _flat_observations(batch)
+    sequences, statistics = Sequences(batch, progress.sequence_steps), Statistics()
     for epoch in range(settings.epochs):
-        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(data.advantages)))
+        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(sequences.starts)))
         for index in order.to(data.advantages.device).tensor_split(settings.num_minibatches):
-            minibatch = data.rows(index)
-            distribution, values = draft.policy(minibatch.observations)
-            loss = ppo_loss(distribution, values, minibatch, settings, progress.clip_range)
+            piece = sequences.piece(sequences.starts[index])
+            distribution, values = draft.policy({name: x[piece.rows] for name, x in observations.items()}, piece.past)
+            loss = ppo_loss(distribution, values, data.rows(piece.learned), settings, progress.clip_range)
             _record(statistics, loss)
             if settings.target_kl is not None and loss.approx_kl > 1.5 * settings.target_kl:
-                return _summary(statistics, data)
+                return _summary(statistics, data, batch)
             draft.differentiate(loss.total)
             statistics.add("train/gradient_norm", draft.clip(settings.max_gradient_norm))
             draft.step(progress.learning_rate)
-    return _summary(statistics, data)
+    return _summary(statistics, data, batch)
 
 
 def _with_advantages(batch: Batch, settings: PPO, unroll_steps: int) -> Minibatch:
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
     returns_TB = advantages_TB + batch.steps.values_TB
     return Minibatch(
-        {name: flat_steps(x) for name, x in batch.observations.items()},
         flat_steps(batch.actions),
         flat_steps(batch.log_probs),
         flat_steps(batch.steps.values_TB),
         flat_steps(advantages_TB),
         flat_steps(returns_TB),
-    ).rows(batch.learned_rows())
+    )
+
+
+def _flat_observations(batch: Batch) -> dict[str, Tensor]:
+    return {name: flat_steps(x) for name, x in batch.observations.items()}
 
 
 def _record(statistics: Statistics, loss: PPOLoss) -> None:
@@ -131,6 +134,7 @@ def _record(statistics: Statistics, loss: PPOLoss) -> None:
     statistics.add("train/loss", loss.total)
 
 
-def _summary(statistics: Statistics, data: Minibatch) -> dict[str, float]:
-    statistics.add("train/explained_variance", explained_variance(data.values, data.returns))
+def _summary(statistics: Statistics, data: Minibatch, batch: Batch) -> dict[str, float]:
+    learned = data.rows(batch.learned_rows())
+    statistics.add("train/explained_variance", explained_variance(learned.values, learned.returns))
     return statistics.means()

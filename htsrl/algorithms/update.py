@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from htsrl.algorithms.a2c import a2c_update
+from htsrl.algorithms.a2c import Lengths, a2c_update
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.ppo import PPOProgress, ppo_update
@@ -13,9 +13,12 @@ from htsrl.policies.policy import Policy
 def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
     """Improve the draft from a batch that the behaviour policy made; returns metrics of the update."""
     metrics = _optimise(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
-    if draft.policy.observation_scale is not None:
+    if draft.policy.observation_scales is not None:
         # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
-        draft.policy.observation_scale.take_in(flat_steps(batch.observations["obs"])[batch.learned_rows()])
+        learned = batch.learned_rows()
+        draft.policy.observation_scales.take_in(
+            {name: flat_steps(x)[learned] for name, x in batch.observations.items()}
+        )
     return metrics
 
 
@@ -25,10 +28,11 @@ def _optimise(experiment: Experiment, update: int, draft: Draft, behaviour: Poli
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
     metrics = {"train/learning_rate": learning_rate}
     if isinstance(algorithm, A2C):
-        return metrics | a2c_update(algorithm, draft, behaviour, batch, experiment.unroll_steps, learning_rate)
+        lengths = Lengths(experiment.unroll_steps, experiment.sequence_steps)
+        return metrics | a2c_update(algorithm, draft, behaviour, batch, lengths, learning_rate)
     clip_range = algorithm.clip_range * (remaining if algorithm.anneal_clip_range else 1.0)
     metrics["train/clip_range"] = clip_range
-    progress = PPOProgress(experiment.seed, update, learning_rate, clip_range)
+    progress = PPOProgress(experiment.seed, update, learning_rate, clip_range, experiment.sequence_steps)
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
 
 

@@ -21,7 +21,7 @@ from htsrl.errors import ConfigError
 from htsrl.metrics.sinks import read_json_lines
 from htsrl.presets import preset
 from htsrl.run_folder import RunFolder
-from htsrl.spaces import observation_leaves
+from htsrl.spaces import Interface
 from htsrl.train import train
 
 PARTS = ("simulator", "inference", "learning")
@@ -136,14 +136,14 @@ def checks_of(experiment: Experiment) -> float:
     """CPU microseconds for bringing what one step returns into a storage: an environment's step, less the simulator."""
     env: Any = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
-        agents, leaf = agents_of(env), observation_leaves(env.observation_space)["obs"]
-        size = team_size_of(env)
-        seen = np.zeros(leaf.shape if size is None else (size, *leaf.shape), leaf.dtype)
+        agents, size = agents_of(env), team_size_of(env)
+        interface = Interface(env.observation_space, env.action_space)
+        seen = interface.empty_rows(*([] if size is None else [size]))
         agents.reset(0, seen)
-        stored = np.zeros_like(np.array([env.action_space.sample()] * (size or 1)))
+        stored = np.zeros((size or 1, *interface.actions.shape), interface.actions.dtype)
         action = agents.to_env(stored if agents.is_team else stored[0])
         step = "step_into" if hasattr(env, "step_into") else "step"
-        returned = getattr(env, step)(action, *([seen] if step == "step_into" else []))
+        returned = getattr(env, step)(action, *([seen["obs"]] if step == "step_into" else []))
         setattr(env, step, lambda *_: returned)
         return min(_microseconds(lambda: agents.step(action, seen)) for _ in range(5))
     finally:

@@ -53,7 +53,7 @@ def _shaped_like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
 
 def parameter_arrays(module: nn.Module, num_optimizer_vectors: int) -> list[ArraySpec]:
     """A slot is [parameters, optimizer vectors ...], and beside it the optimizer's step count and the statistics."""
-    size, num_statistics = FlatLayout.of(module).size, sum(buffer.numel() for buffer in module.buffers())
+    size, num_statistics = FlatLayout.of(module).size, sum(s.numel() for s in statistics_of(module).values())
     return [
         ArraySpec("parameter_slots", (NUM_SLOTS, 1 + num_optimizer_vectors, size), "float32"),
         ArraySpec("optimizer_steps", (NUM_SLOTS,), "float32"),
@@ -61,14 +61,23 @@ def parameter_arrays(module: nn.Module, num_optimizer_vectors: int) -> list[Arra
     ]
 
 
+def statistics_of(module: nn.Module) -> dict[tuple[nn.Module, str], torch.Tensor]:
+    """The buffers that change from version to version, by owner and name; any others are constants."""
+    return {
+        (owner, name): buffer
+        for owner in module.modules()
+        if getattr(owner, "holds_statistics", False)
+        for name, buffer in owner.named_buffers(recurse=False)
+    }
+
+
 def bind_statistics(module: nn.Module, flat: torch.Tensor) -> None:
-    """Lay the module's buffers, one after another, over `flat`."""
+    """Lay the module's statistics, one after another, over `flat`."""
     offset = 0
-    for owner in module.modules():
-        for name, buffer in list(owner.named_buffers(recurse=False)):
-            assert buffer.dtype == torch.float64, f"statistics are float64, {name} is {buffer.dtype}"
-            setattr(owner, name, flat[offset : offset + buffer.numel()].view(buffer.shape))
-            offset += buffer.numel()
+    for (owner, name), buffer in statistics_of(module).items():
+        assert buffer.dtype == torch.float64, f"statistics are float64, {name} is {buffer.dtype}"
+        setattr(owner, name, flat[offset : offset + buffer.numel()].view(buffer.shape))
+        offset += buffer.numel()
 
 
 class ParameterRing:
@@ -103,8 +112,9 @@ class ParameterRing:
         """Make `module` version 0."""
         for view, parameter in zip(self.layout.views(self.slots[0, 0], module), module.parameters(), strict=True):
             view.copy_(parameter.detach())
-        for buffer, initial in zip(self.modules[0].buffers(), module.buffers(), strict=True):
-            buffer.copy_(initial)
+        initial = statistics_of(module).values()
+        for buffer, value in zip(statistics_of(self.modules[0]).values(), initial, strict=True):
+            buffer.copy_(value)
         self.commit(version=0)
 
     def draft(self, version: int) -> int:

@@ -18,13 +18,15 @@ class Storages:
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
-    versions, actions, log-probabilities and values. The learner only reads.
+    versions, actions, log-probabilities and values. The policy's memory before row t is written by the actor that
+    answers row t-1, and by the executor where a rollout or an episode begins. The learner only reads.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
         self.spec = spec
         self.fields: dict[str, NDArray[Any]] = {field.name: memory[field.name] for field in spec.fields}
         self.observations = {name: self.fields[name] for name in spec.observation_names}
+        self.inputs = {name: self.fields[name] for name in spec.input_names}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.fields[name]

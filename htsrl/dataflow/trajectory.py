@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gymnasium import spaces
-
 from htsrl.dataflow.memory import ArraySpec
 from htsrl.seeding import ActionNoise
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.spaces import Interface
 
 NUM_STORAGES = 2
+MEMORY = "memory"
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class TrajectorySpec:
     is_team: bool
     fields: tuple[Field, ...]
     observation_names: tuple[str, ...]
+    state_size: int
+    """How many numbers the policy's memory is, 0 where it has none."""
     noise: ActionNoise
 
     @property
@@ -50,6 +51,11 @@ class TrajectorySpec:
         """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
         return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What a policy is given of a row: what is seen there, and its memory of what went before."""
+        return (*self.observation_names, MEMORY) if self.state_size else self.observation_names
+
     def arrays(self) -> list[ArraySpec]:
         return [
             ArraySpec(f.name, (NUM_STORAGES, self.num_steps + f.extra_rows, self.num_columns, *f.shape), f.dtype)
@@ -58,18 +64,18 @@ class TrajectorySpec:
 
 
 def trajectory_spec(
-    observation_space: spaces.Space[object],
-    action_space: spaces.Space[object],
+    interface: Interface,
     num_steps: int,
     num_envs: int,
     team_size: int | None = None,
+    state_size: int = 0,
     forgives: bool = False,
 ) -> TrajectorySpec:
-    """The fields for environments with these spaces, in the order in which a step fills them."""
-    observations = observation_leaves(observation_space)
-    action = action_leaf(action_space)
+    """The fields for environments with this interface, in the order in which a step fills them."""
+    observations, action = interface.observations, interface.actions
     fields = [
         *(Field(name, leaf.shape, leaf.dtype, extra_rows=1) for name, leaf in observations.items()),
+        *([Field(MEMORY, (state_size,), "float32", extra_rows=1)] if state_size else []),
         Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
         Field("versions", (), "int64"),
         Field("actions", action.shape, action.dtype),
@@ -96,5 +102,6 @@ def trajectory_spec(
         is_team=team_size is not None,
         fields=tuple(fields),
         observation_names=tuple(observations),
+        state_size=state_size,
         noise=action.noise,
     )

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
+from htsrl.envs.observing import ObservationWriter, Rows
 from htsrl.envs.team import Info, Team
-from htsrl.spaces import ObservationLeaf, action_leaf, observation_leaves
+from htsrl.spaces import Interface
+from htsrl.spaces.observations import MASK_KEY
 
 
 class Outcome(NamedTuple):
@@ -46,11 +49,11 @@ class Agents(Protocol):
     def to_env(self, stored: NDArray[Any]) -> Any:
         """Stored actions in the environment's own terms."""
 
-    def reset(self, seed: int, observations: NDArray[Any]) -> Info:
-        """Begin an episode; what is seen is written into `observations`."""
+    def reset(self, seed: int, rows: Rows) -> Info:
+        """Begin an episode; what is seen is written into `rows`."""
 
-    def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
-        """Act; what is seen is written into `observations`."""
+    def step(self, action: Any, rows: Rows) -> Outcome:
+        """Act; what is seen is written into `rows`."""
 
     def look_again(self) -> None:
         """Find out who is active, after the environment was changed from outside."""
@@ -58,8 +61,10 @@ class Agents(Protocol):
     def close(self) -> None: ...
 
 
-def agents_of(env: gymnasium.Env[Any, Any]) -> Agents:
-    return TeamMates(env) if isinstance(env.unwrapped, Team) else SingleAgent(env)
+def agents_of(env: gymnasium.Env[Any, Any], interface: Interface | None = None) -> Agents:
+    """The agents of `env`, with the interface that its spaces tell unless another is given."""
+    interface = interface or Interface(env.observation_space, env.action_space)
+    return TeamMates(env, interface) if isinstance(env.unwrapped, Team) else SingleAgent(env, interface)
 
 
 class SingleAgent:
@@ -69,25 +74,27 @@ class SingleAgent:
     is_team = False
     active = True
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], interface: Interface) -> None:
         self.env: Any = env
         self._writes_itself = _writes_itself(env)
-        self._checked = ObservationGuard(observation_leaves(env.observation_space)["obs"])
-        self.to_env = action_leaf(env.action_space).to_env
+        self._writer = ObservationWriter(interface)
+        self.to_env = interface.actions.to_env
 
-    def reset(self, seed: int, observations: NDArray[Any]) -> Info:
+    def reset(self, seed: int, rows: Rows) -> Info:
         if self._writes_itself:
-            return self.env.reset_into(observations, seed=seed)  # type: ignore[no-any-return]
+            return self.env.reset_into(rows["obs"], seed=seed)  # type: ignore[no-any-return]
         observation, info = self.env.reset(seed=seed)
-        observations[...] = self._checked(observation)
+        self._writer.write(observation, rows)
+        self._writer.write_mask(observation, info, rows)
         return info  # type: ignore[no-any-return]
 
-    def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
+    def step(self, action: Any, rows: Rows) -> Outcome:
         if self._writes_itself:
-            reward, terminated, truncated, info = self.env.step_into(action, observations)
+            reward, terminated, truncated, info = self.env.step_into(action, rows["obs"])
         else:
             observation, reward, terminated, truncated, info = self.env.step(action)
-            observations[...] = self._checked(observation)
+            self._writer.write(observation, rows)
+            self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
         if not math.isfinite(reward):
             raise ValueError(f"the reward is {reward}, which is not finite")
         ended, reward = bool(terminated), float(reward)
@@ -106,35 +113,37 @@ class TeamMates:
 
     is_team = True
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], interface: Interface) -> None:
         assert isinstance(env.unwrapped, Team)
         self.env: Any = env
         self._team = env.unwrapped
         self._writes_itself = _writes_itself(env)
-        leaf = observation_leaves(env.observation_space)["obs"]
-        self._checked = ObservationGuard(leaf)
-        self._blank = leaf.start
-        self._to_env = action_leaf(env.action_space).to_env
+        self._writer = ObservationWriter(interface)
+        self._blanks = {name: leaf.blank for name, leaf in interface.observations.items()}
+        self._masks_in_info = interface.masks_in_info
+        self._to_env = interface.actions.to_env
+        self._acts_in_parts = isinstance(env.action_space, spaces.Dict | spaces.Tuple)
         self.num_agents = env.unwrapped.num_agents
         self.active = np.zeros(self.num_agents, np.bool_)
 
-    def to_env(self, stored: NDArray[Any]) -> NDArray[Any]:
-        return np.array([self._to_env(action) for action in stored])
+    def to_env(self, stored: NDArray[Any]) -> NDArray[Any] | list[Any]:
+        actions = [self._to_env(action) for action in stored]
+        return actions if self._acts_in_parts else np.array(actions)
 
-    def reset(self, seed: int, observations: NDArray[Any]) -> Info:
+    def reset(self, seed: int, rows: Rows) -> Info:
         if self._writes_itself:
-            seen, info = observations, self.env.reset_into(observations, seed=seed)
+            seen, info = None, self.env.reset_into(rows["obs"], seed=seed)
         else:
             seen, info = self.env.reset(seed=seed)
         self.look_again()
         if not self.active.any():
             raise ValueError("no agent is active after a reset; an episode needs one")
-        self._write(seen, self.active, observations)
+        self._write(seen, info, self.active, rows)
         return info  # type: ignore[no-any-return]
 
-    def step(self, action: NDArray[Any], observations: NDArray[Any]) -> Outcome:
+    def step(self, action: Any, rows: Rows) -> Outcome:
         if self._writes_itself:
-            seen, (rewards, terminated, truncated, info) = observations, self.env.step_into(action, observations)
+            seen, (rewards, terminated, truncated, info) = None, self.env.step_into(action, rows["obs"])
         else:
             seen, rewards, terminated, truncated, info = self.env.step(action)
         rewards = self._row_per_agent("rewards", rewards, np.float64)
@@ -146,7 +155,7 @@ class TeamMates:
         if not np.isfinite(rewards).all():
             raise ValueError(f"the rewards are {rewards}, which are not all finite")
         self._check_ends(acted, terminated | truncated)
-        self._write(seen, acted | self.active, observations)
+        self._write(seen, info, acted | self.active, rows)
         cut = bool((truncated & ~terminated).any())
         return Outcome(rewards, terminated, truncated, float(rewards.mean()), not self.active.any(), cut, info)
 
@@ -165,12 +174,17 @@ class TeamMates:
             agents = np.flatnonzero(stayed)
             raise ValueError(f"agents {agents} have ended, yet are still active; set active to False for them")
 
-    def _write(self, seen: Any, present: NDArray[np.bool_], observations: NDArray[Any]) -> None:
+    def _write(self, seen: Any, info: Info, present: NDArray[np.bool_], rows: Rows) -> None:
+        """What those present see; `seen` is None where the environment has written that itself."""
         for agent in range(self.num_agents):
+            own_rows = {name: array[agent, ...] for name, array in rows.items()}
             if not present[agent]:
-                observations[agent] = self._blank
-            elif seen is not observations:
-                observations[agent] = self._checked(seen[agent])
+                for name, blank in self._blanks.items():
+                    own_rows[name][...] = blank
+            elif seen is not None:
+                own_info = {MASK_KEY: info[MASK_KEY][agent]} if self._masks_in_info and MASK_KEY in info else {}
+                self._writer.write(seen[agent], own_rows)
+                self._writer.write_mask(seen[agent], own_info, own_rows, is_last=not self.active[agent])
 
     def _row_per_agent(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
         array = np.array(values, dtype)
@@ -181,24 +195,3 @@ class TeamMates:
 
 def _writes_itself(env: object) -> bool:
     return hasattr(env, "step_into") and hasattr(env, "reset_into")
-
-
-class ObservationGuard:
-    """Lets through what may be stored: NumPy would stretch a wrong shape and cut a wrong type without a word."""
-
-    def __init__(self, leaf: ObservationLeaf) -> None:
-        self._shape = leaf.shape
-        self._dtype = np.dtype(leaf.dtype)
-        self._is_float = self._dtype.kind == "f"
-        self._is_category = leaf.num_categories is not None
-
-    def __call__(self, observation: Any) -> NDArray[Any]:
-        array = np.asarray(observation)
-        if array.shape != self._shape:
-            raise ValueError(f"the observation has shape {array.shape}, its space has {self._shape}")
-        if array.dtype != self._dtype and not (self._is_category and array.dtype.kind in "iu"):
-            raise ValueError(f"the observation has dtype {array.dtype}, its space has {self._dtype}")
-        # One number that is not finite makes the sum of squares so; large ones can too, hence the second look.
-        if self._is_float and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
-            raise ValueError(f"the observation is not finite: {array}")
-        return array

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from htsrl.envs.agents import agents_of
 from htsrl.envs.team import Team
 from htsrl.errors import ConfigError
+from htsrl.spaces import Interface
 
 CHECKED_STEPS = 5
 OLD_API = (
@@ -45,12 +46,13 @@ def _check_team(name: str, env: gymnasium.Env[Any, Any]) -> None:
         agents = agents_of(env)
     action_space = copy.deepcopy(_space(name, env, "action_space"))
     action_space.seed(0)
-    space = _space(name, env, "observation_space")
-    seen = np.empty((agents.num_agents, *(space.shape or ())), space.dtype)
+    _space(name, env, "observation_space")
+    seen = Interface(env.observation_space, env.action_space).empty_rows(agents.num_agents)
     with _blaming(name, "reset(seed=0)"):
         agents.reset(0, seen)
     for step in range(CHECKED_STEPS):
-        action = np.array([action_space.sample() for _ in range(agents.num_agents)])
+        actions = [action_space.sample() for _ in range(agents.num_agents)]
+        action = actions if isinstance(action_space, spaces.Dict | spaces.Tuple) else np.array(actions)
         with _blaming(name, f"step({_short(action)})"):
             over = agents.step(action, seen).over
         if over:

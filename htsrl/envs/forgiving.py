@@ -7,10 +7,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from htsrl.envs.agents import Outcome, agents_of
+from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
+from htsrl.spaces import Interface
 
 ERRORS = (Exception, SystemExit)
 
@@ -18,9 +19,10 @@ ERRORS = (Exception, SystemExit)
 class ForgivingAgents:
     """Agents whose episode is cut short when their environment raises; a new environment takes over at the reset."""
 
-    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], interface: Interface) -> None:
         self._make = make
-        self._agents = agents_of(make())
+        self._interface = interface
+        self._agents = agents_of(make(), interface)
         self._is_broken = False
         self.num_agents = self._agents.num_agents
         self.is_team = self._agents.is_team
@@ -34,19 +36,19 @@ class ForgivingAgents:
     def active(self) -> Any:
         return self._agents.active
 
-    def reset(self, seed: int, observations: NDArray[Any]) -> Info:
+    def reset(self, seed: int, rows: Rows) -> Info:
         if not self._is_broken:
             try:
-                return self._agents.reset(seed, observations)
+                return self._agents.reset(seed, rows)
             except ERRORS:
                 pass  # once more with a new one, whose failure counts
         self._renew()
-        return self._agents.reset(seed, observations)
+        return self._agents.reset(seed, rows)
 
-    def step(self, action: Any, observations: NDArray[Any]) -> Outcome:
+    def step(self, action: Any, rows: Rows) -> Outcome:
         active = self.active
         try:
-            return self._agents.step(action, observations)
+            return self._agents.step(action, rows)
         except ERRORS:
             self._is_broken = True
         rewards, ended = np.zeros_like(active, np.float64), np.zeros_like(active, np.bool_)
@@ -63,5 +65,5 @@ class ForgivingAgents:
             self._agents.close()
         except ERRORS:
             pass  # it has failed already
-        self._agents = agents_of(self._make())
+        self._agents = agents_of(self._make(), self._interface)
         self._is_broken = False

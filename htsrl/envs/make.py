@@ -12,7 +12,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-import htsrl.envs.toy  # noqa: F401  (registers the toys)
+import htsrl.envs.puzzles
+import htsrl.envs.toy  # noqa: F401  (both register their environments)
 from htsrl.config import EnvFactory
 from htsrl.envs.atari import make_ale
 from htsrl.envs.football import make_football

@@ -10,11 +10,12 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from htsrl.envs.agents import ObservationGuard
 from htsrl.envs.extras import import_simulator
+from htsrl.envs.observing import ObservationGuard
 from htsrl.envs.team import Flags, Info, Team, TeamStep
 from htsrl.errors import ConfigError
 from htsrl.spaces import observation_leaves
+from htsrl.spaces.observations import MASK_KEY
 
 PREFIX = "pettingzoo/"
 
@@ -67,26 +68,25 @@ class PettingZooTeam(Team):
         self.observation_space = _shared_space(self._names, parallel_env.observation_space, "observation")
         self.action_space = _shared_space(self._names, parallel_env.action_space, "action")
         self.active: Flags = np.zeros(self.num_agents, np.bool_)
-        shape, dtype = self.observation_space.shape or (), self.observation_space.dtype
-        self._checked = ObservationGuard(observation_leaves(self.observation_space)["obs"])
-        self._observations: NDArray[Any] = np.zeros((self.num_agents, *shape), dtype)
+        leaves = observation_leaves(self.observation_space)
+        # Observations with parts are left to whoever takes the parts.
+        self._checked = ObservationGuard("obs", leaves["obs"]) if "obs" in leaves else None
+        self._observations: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[NDArray[Any], Info]:
         super(Team, self).reset(seed=seed)
         seen, info = self._env.reset(seed=seed, options=options)
-        self._observations[:] = 0
-        self._look(seen)
+        self._observations = [self._blank()] * self.num_agents
         self.active = self._rows(dict.fromkeys(self._env.agents, True), np.bool_)
-        return self._observations.copy(), info
+        return self._look(seen), self._with_masks(info)
 
     def step(self, action: NDArray[Any]) -> TeamStep:  # type: ignore[override]
         actions = {name: self._own(action[row]) for row, name in enumerate(self._names) if self.active[row]}
         seen, rewards, terminations, truncations, info = self._env.step(actions)
-        self._look(seen)
         terminated, truncated = self._rows(terminations, np.bool_), self._rows(truncations, np.bool_)
         listed = self._rows(dict.fromkeys(self._env.agents, True), np.bool_)
         self.active = listed & ~terminated & ~truncated
-        return self._observations.copy(), self._rows(rewards, np.float64), terminated, truncated, info
+        return self._look(seen), self._rows(rewards, np.float64), terminated, truncated, self._with_masks(info)
 
     def render(self) -> Any:
         return self._env.render()
@@ -94,10 +94,23 @@ class PettingZooTeam(Team):
     def close(self) -> None:
         self._env.close()
 
-    def _look(self, seen: dict[Any, Any]) -> None:
+    def _look(self, seen: dict[Any, Any]) -> Any:
+        """A row per agent, or a list where an observation has parts."""
         for row, name in enumerate(self._names):
             if name in seen:
-                self._observations[row] = self._checked(seen[name])
+                self._observations[row] = self._checked(seen[name]) if self._checked else seen[name]
+        return np.array(self._observations) if self._checked else list(self._observations)
+
+    def _blank(self) -> Any:
+        space = self.observation_space
+        return np.zeros(space.shape or (), space.dtype) if self._checked else None
+
+    def _with_masks(self, info: dict[Any, Any]) -> Info:
+        """PettingZoo's infos are by agent; masks among them are wanted as a row per agent."""
+        own = [info.get(name, {}) for name in self._names]
+        if not any(MASK_KEY in of_agent for of_agent in own):
+            return info
+        return {**info, MASK_KEY: [of_agent.get(MASK_KEY) for of_agent in own]}
 
     def _rows(self, values: dict[Any, Any], dtype: Any) -> NDArray[Any]:
         return np.array([values.get(name, 0) for name in self._names], dtype)

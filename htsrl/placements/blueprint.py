@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.capsules import capsule_arrays
@@ -31,6 +30,7 @@ from htsrl.roles.meter import Meter
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
 from htsrl.schedules.schedule import make_schedule
+from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
@@ -47,8 +47,7 @@ class Blueprint:
     """A run, ready to be built."""
 
     config: Config
-    observation_space: spaces.Space[Any]
-    action_space: spaces.Space[Any]
+    interface: Interface
     trajectory: TrajectorySpec
     parameter_specs: tuple[ArraySpec, ...]
     shape: ReferenceShape
@@ -94,8 +93,8 @@ class Blueprint:
 
     def _make_agents(self, meter: Meter | None) -> Agents:
         if self.experiment.on_env_error == "truncate":
-            return ForgivingAgents(lambda: self._make_env(meter))
-        return agents_of(self._make_env(meter))
+            return ForgivingAgents(lambda: self._make_env(meter), self.interface)
+        return agents_of(self._make_env(meter), self.interface)
 
     def _make_env(self, meter: Meter | None) -> gymnasium.Env[Any, Any]:
         env = make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
@@ -106,7 +105,7 @@ class Blueprint:
     def build_policy(self) -> Policy:
         from htsrl.policies.policy import policy_for
 
-        return policy_for(self.experiment, self.observation_space, self.action_space, self.trajectory.num_columns)
+        return policy_for(self.experiment, self.interface, self.trajectory.num_columns)
 
     def build_parameters(self, memory: SharedArrays, device: str | None = None) -> ParameterRing:
         """The parameter ring on the device of the placement, or another."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
+FORBIDDEN = -1e8
+"""Logit of what a mask forbids: its probability is exactly 0, and nothing but finite numbers comes of it."""
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 class Distribution(Protocol):
@@ -25,8 +29,13 @@ class Distribution(Protocol):
     def entropy(self) -> Tensor: ...
 
 
+def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """No gradient reaches what is forbidden."""
+    return logits if mask is None else torch.where(mask, logits, FORBIDDEN)
+
+
 class Categorical:
-    """A choice among n actions."""
+    """A choice among n values, or `[rows, K]` of them."""
 
     def __init__(self, logits: Tensor) -> None:
         self.log_probs = torch.log_softmax(logits, dim=-1)
@@ -45,6 +54,34 @@ class Categorical:
         return -(self.log_probs.exp() * self.log_probs).sum(dim=-1)
 
 
+class Choices:
+    """Independent choices, each with its own number of values; neighbours with as many are computed as one."""
+
+    def __init__(self, logits: Tensor, categories: tuple[int, ...]) -> None:
+        self._groups = _groups(categories)
+        self._parts = [Categorical(part) for part in self._split(logits)]
+
+    def sample(self, noise: Tensor) -> Tensor:
+        drawn = [part.sample(of_part) for part, of_part in zip(self._parts, self._split(noise), strict=True)]
+        return torch.cat(drawn, dim=1)
+
+    def mode(self) -> Tensor:
+        return torch.cat([part.mode() for part in self._parts], dim=1)
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        counts = [count for count, _ in self._groups]
+        chosen = zip(self._parts, torch.split(actions, counts, dim=1), strict=True)
+        return sum_over([part.log_prob(of_part) for part, of_part in chosen])
+
+    def entropy(self) -> Tensor:
+        return sum_over([part.entropy() for part in self._parts])
+
+    def _split(self, columns: Tensor) -> list[Tensor]:
+        widths = [count * num_values for count, num_values in self._groups]
+        parts = zip(torch.split(columns, widths, dim=1), self._groups, strict=True)
+        return [torch.unflatten(part, 1, group) for part, group in parts]
+
+
 class DiagonalGaussian:
     """Independent normal distributions, one per action dimension."""
 
@@ -53,15 +90,90 @@ class DiagonalGaussian:
         self.log_std = log_std
 
     def sample(self, noise: Tensor) -> Tensor:
-        return self.mean + self.log_std.exp() * noise.view_as(self.mean)
+        return self.mean + self.log_std.exp() * noise
 
     def mode(self) -> Tensor:
         return self.mean
 
     def log_prob(self, actions: Tensor) -> Tensor:
         z = (actions - self.mean) * (-self.log_std).exp()
-        return (-0.5 * z.square() - self.log_std - LOG_SQRT_2_PI).reshape(len(self.mean), -1).sum(dim=-1)
+        return (-0.5 * z.square() - self.log_std - LOG_SQRT_2_PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         per_dimension = self.log_std + 0.5 + LOG_SQRT_2_PI
         return per_dimension.sum().expand(self.mean.shape[0])
+
+
+class SquashedGaussian:
+    """Normal distributions whose samples are squashed into bounds by a hyperbolic tangent, dimension by dimension.
+
+    Actions stay as they were drawn, before the squashing, where no rounding at the bounds loses anything;
+    probabilities are densities of what comes out behind it. The mode is the one before the squashing: the median.
+    """
+
+    def __init__(self, gaussian: DiagonalGaussian, half_ranges: Tensor) -> None:
+        """`half_ranges` are half the distances of the bounds; nan where a dimension is not squashed."""
+        self._gaussian = gaussian
+        self._squashed = ~half_ranges.isnan()
+        self._log_half_ranges = torch.where(self._squashed, half_ranges, 1.0).log()
+        self.sample, self.mode = gaussian.sample, gaussian.mode
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        return self._gaussian.log_prob(actions) - self._log_slope(actions).sum(dim=-1)
+
+    def entropy(self) -> Tensor:
+        """That of the normal distributions and the mean of the slope's logarithm, by Gauss-Hermite quadrature."""
+        mean, std = self._gaussian.mean, self._gaussian.log_std.exp()
+        total = torch.zeros_like(mean)
+        for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True):
+            total = total + weight * self._log_slope(mean + node * std)
+        return self._gaussian.entropy() + total.sum(dim=-1)
+
+    def _log_slope(self, drawn: Tensor) -> Tensor:
+        """log(half range * (1 - tanh(x)^2)), in a form that does not round to log(0)."""
+        log_slope = 2 * (math.log(2) - drawn - torch.nn.functional.softplus(-2 * drawn))
+        return torch.where(self._squashed, self._log_half_ranges + log_slope, 0.0)
+
+
+class Hybrid:
+    """Choices and continuous dimensions side by side; probabilities multiply, so their logarithms add up."""
+
+    def __init__(self, choices: Choices, continuous: Distribution, num_choices: int, num_values: int) -> None:
+        self._choices = choices
+        self._continuous = continuous
+        self._num_choices = num_choices
+        self._num_values = num_values
+
+    def sample(self, noise: Tensor) -> Tensor:
+        gumbel, normal = noise[:, : self._num_values], noise[:, self._num_values :]
+        return self._joined(self._choices.sample(gumbel), self._continuous.sample(normal))
+
+    def mode(self) -> Tensor:
+        return self._joined(self._choices.mode(), self._continuous.mode())
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        chosen, drawn = actions[:, : self._num_choices], actions[:, self._num_choices :]
+        return self._choices.log_prob(chosen.long()) + self._continuous.log_prob(drawn)
+
+    def entropy(self) -> Tensor:
+        return self._choices.entropy() + self._continuous.entropy()
+
+    @staticmethod
+    def _joined(chosen: Tensor, drawn: Tensor) -> Tensor:
+        return torch.cat([chosen.to(drawn.dtype), drawn], dim=1)
+
+
+def sum_over(parts: list[Tensor]) -> Tensor:
+    """The sum of `[rows, K]` parts along each row."""
+    return torch.cat(parts, dim=1).sum(dim=1)
+
+
+def _groups(categories: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Runs of equal numbers, as (how many, number)."""
+    groups: list[tuple[int, int]] = []
+    for num_values in categories:
+        if groups and groups[-1][1] == num_values:
+            groups[-1] = (groups[-1][0] + 1, num_values)
+        else:
+            groups.append((1, num_values))
+    return groups

@@ -1,93 +1,80 @@
-"""Encoders: from an observation to a vector of features."""
+"""Encoders: from the leaves of an observation to one vector of features."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from htsrl.config import Network
 from htsrl.errors import ConfigError
+from htsrl.policies.images import ImpalaCnn, NatureCnn
+from htsrl.policies.layers import Mlp
 from htsrl.spaces import ObservationLeaf
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
-SMALLEST_IMAGE = 36  # below this the Nature CNN's third convolution has nothing left to look at
+Leaves = Mapping[str, ObservationLeaf]
 
 
-Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+class Features(Protocol):
+    """A module that makes features of observations, a row each."""
+
+    num_features: int
+
+    def __call__(self, observations: Mapping[str, Tensor]) -> Tensor: ...
 
 
-def orthogonal(layer: Layer, gain: float) -> Layer:
-    """Orthogonal weights scaled by `gain`, zero bias."""
-    nn.init.orthogonal_(layer.weight, gain)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-class Mlp(nn.Module):
-    """Fully connected layers over the flattened (or one-hot) observation."""
-
-    def __init__(
-        self, leaf: ObservationLeaf, hidden_sizes: tuple[int, ...], activation: Literal["tanh", "relu"]
-    ) -> None:
-        super().__init__()
-        self._leaf = leaf
-        self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
-        width = leaf.num_categories or math.prod(leaf.shape)
-        layers: list[nn.Module] = []
-        for size in hidden_sizes:
-            layers += [orthogonal(nn.Linear(width, size), math.sqrt(2)), ACTIVATIONS[activation]()]
-            width = size
-        self.layers = nn.Sequential(*layers)
-        self.num_features = width
-
-    def forward(self, obs: Tensor) -> Tensor:
-        if self._leaf.num_categories is not None:
-            x = nn.functional.one_hot(obs - self._leaf.start, self._leaf.num_categories).float()
-        else:
-            x = obs.reshape(len(obs), -1).float()
-            if self._scale != 1.0:
-                x = x * self._scale
-        features: Tensor = self.layers(x)
-        return features
-
-
-class NatureCnn(nn.Module):
-    """The convolutional network of Mnih et al. 2015 (https://doi.org/10.1038/nature14236), in channels_last order."""
-
-    num_features = 512
+class Flat(nn.Module):
+    """A leaf as a vector: numbers as they are, bytes from 0 to 1, choices one-hot."""
 
     def __init__(self, leaf: ObservationLeaf) -> None:
         super().__init__()
-        if len(leaf.shape) != 3:
-            raise ConfigError(f"encoder=nature_cnn needs an image, not an observation of shape {leaf.shape}; use mlp")
-        self._channels_last = leaf.channels_last
-        self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
-        height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])
-        if min(height, width) < SMALLEST_IMAGE:
-            raise ConfigError(
-                f"images of {height}x{width} are too small for the Nature CNN, which needs {SMALLEST_IMAGE}x"
-                f"{SMALLEST_IMAGE}; enlarge them or use --encoder mlp"
-            )
-        gain = math.sqrt(2)
-        self.convolutions = nn.Sequential(
-            orthogonal(nn.Conv2d(channels, 32, 8, stride=4), gain),
-            nn.ReLU(),
-            orthogonal(nn.Conv2d(32, 64, 4, stride=2), gain),
-            nn.ReLU(),
-            orthogonal(nn.Conv2d(64, 64, 3), gain),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
-        with torch.no_grad():
-            flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
-        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), gain), nn.ReLU())
+        self._scale = 1 / 255 if leaf.dtype == "uint8" and leaf.categories is None else 1.0
+        self._categories, self._starts = leaf.categories, leaf.starts
+        self.num_features = leaf.width
 
     def forward(self, obs: Tensor) -> Tensor:
-        images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
-        images = images.to(torch.float32, memory_format=torch.channels_last) * self._scale
-        features: Tensor = self.dense(self.convolutions(images))
-        return features
+        flat = obs.reshape(len(obs), -1)
+        if self._categories is None:
+            return flat.float() * self._scale if self._scale != 1.0 else flat.float()
+        elements = zip(flat.long().unbind(dim=1), self._starts, self._categories, strict=True)
+        one_hot = [nn.functional.one_hot(element - start, count) for element, start, count in elements]
+        return torch.cat(one_hot, dim=1).float()
+
+
+class Encoder(nn.Module):
+    """An encoder for each leaf, side by side, and fully connected layers above, unless a lone image needs none."""
+
+    def __init__(self, leaves: Leaves, network: Network) -> None:
+        super().__init__()
+        self._names = tuple(leaves)
+        parts = [_part(leaf, network) for leaf in leaves.values()]
+        width = sum(part.num_features for part in parts)
+        self.parts = nn.ModuleList(parts)
+        self.sees_images = any(not isinstance(part, Flat) for part in parts)
+        is_lone_image = self.sees_images and len(self.parts) == 1
+        self.mlp = None if is_lone_image else Mlp(width, network.hidden_sizes, network.activation)
+        self.num_features = width if self.mlp is None else self.mlp.num_features
+
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+        parts = [part(observations[name]) for name, part in zip(self._names, self.parts, strict=True)]
+        features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return features if self.mlp is None else self.mlp(features)
+
+
+def encoder_for(leaves: Leaves, network: Network) -> Encoder:
+    """The encoder that `network` asks for; `auto` looks at images with the Nature CNN."""
+    asks_for_images = network.encoder in ("nature_cnn", "impala")
+    if asks_for_images and not any(len(leaf.shape) == 3 for leaf in leaves.values()):
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in leaves.items())
+        raise ConfigError(f"encoder={network.encoder} needs an image, and there is none among {shapes}; use mlp")
+    return Encoder(leaves, network)
+
+
+def _part(leaf: ObservationLeaf, network: Network) -> Flat | NatureCnn | ImpalaCnn:
+    if network.encoder == "mlp" or len(leaf.shape) != 3 or leaf.categories is not None:
+        return Flat(leaf)
+    if network.encoder == "impala":
+        return ImpalaCnn(leaf)
+    return NatureCnn(leaf) if network.encoder == "nature_cnn" or leaf.is_image else Flat(leaf)

@@ -6,8 +6,13 @@ who acts or learns with that version scales by the same numbers. Nothing is upda
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
+
+from htsrl.errors import ConfigError
+from htsrl.spaces import ObservationLeaf
 
 EPSILON = 1e-8
 MOST_DEVIATIONS = 10.0
@@ -16,6 +21,7 @@ MOST_DEVIATIONS = 10.0
 class RunningMoments(nn.Module):
     """Mean and variance of all that was seen, in double precision."""
 
+    holds_statistics = True
     count: Tensor
     mean: Tensor
     variance: Tensor
@@ -54,9 +60,36 @@ class ObservationScale(RunningMoments):
         return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
 
 
+class ObservationScales(nn.Module):
+    """A scale for every leaf of floats; what else is seen passes as it is."""
+
+    def __init__(self, leaves: Mapping[str, ObservationLeaf]) -> None:
+        super().__init__()
+        floats = {name: leaf for name, leaf in leaves.items() if leaf.dtype.startswith("float")}
+        if not floats:
+            kinds = {"categories" if leaf.categories is not None else leaf.dtype for leaf in leaves.values()}
+            raise ConfigError(
+                f"normalize_observations=True needs observations of floats, not {' and '.join(sorted(kinds))}; "
+                "turn it off with --no-normalize-observations (bytes are divided by 255 anyway)"
+            )
+        self._names = tuple(floats)
+        self.scales = nn.ModuleList(ObservationScale(leaf.shape) for leaf in floats.values())
+
+    def forward(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        scaled = {name: scale(observations[name]) for name, scale in zip(self._names, self.scales, strict=True)}
+        return {**observations, **scaled}
+
+    def take_in(self, observations: Mapping[str, Tensor]) -> None:
+        """Merge a batch of observations, a row each."""
+        for name, scale in zip(self._names, self.scales, strict=True):
+            assert isinstance(scale, ObservationScale)
+            scale.take_in(observations[name])
+
+
 class RewardScale(nn.Module):
     """Divides rewards by the deviation of the discounted return, so that values are of the order of 1."""
 
+    holds_statistics = True
     returns_B: Tensor
 
     def __init__(self, num_columns: int) -> None:

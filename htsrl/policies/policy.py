@@ -1,4 +1,4 @@
-"""The actor-critic policy: encoder, action head, value head."""
+"""The actor-critic policy: encoder, memory if it has one, action head, value head."""
 
 from __future__ import annotations
 
@@ -10,15 +10,28 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from htsrl.config import Experiment, Network
-from htsrl.errors import ConfigError
-from htsrl.policies.distributions import Categorical, DiagonalGaussian, Distribution
-from htsrl.policies.encoders import Mlp, NatureCnn, orthogonal
-from htsrl.policies.normalization import ObservationScale, RewardScale
+from htsrl.dataflow.trajectory import MEMORY
+from htsrl.policies.custom import custom_encoder
+from htsrl.policies.distributions import (
+    Categorical,
+    Choices,
+    DiagonalGaussian,
+    Distribution,
+    Hybrid,
+    SquashedGaussian,
+    masked,
+)
+from htsrl.policies.encoders import Features, encoder_for
+from htsrl.policies.layers import orthogonal
+from htsrl.policies.memory import Gru, Lstm
+from htsrl.policies.normalization import ObservationScales, RewardScale
 from htsrl.seeding import network_seed
-from htsrl.spaces import ActionLeaf, ObservationLeaf, action_leaf, observation_leaves
+from htsrl.spaces import Interface
+from htsrl.spaces.observations import MASK_KEY
 
 Observations = Mapping[str, Tensor]
-"""Observation fields by name, a row per environment or step."""
+"""Fields by name, a row per environment or step: the leaves of what is seen, the action mask if there is one, and when
+acting with a memory its state."""
 
 
 class Decision(NamedTuple):
@@ -27,60 +40,113 @@ class Decision(NamedTuple):
     actions: Tensor
     log_probs: Tensor
     values: Tensor
+    states: Tensor | None
+    """The memory after these rows."""
+
+
+class Past(NamedTuple):
+    """How rows follow one another, for a policy with a memory: L x N rows, time first, are N sequences of L steps."""
+
+    states: Tensor
+    """The memory before the first step of each sequence."""
+    begins_LN: Tensor
+    """Whether an episode begins at the step, so that nothing before it is remembered."""
+    counted: Tensor | None = None
+    """The rows to answer for; None: all."""
 
 
 class Policy(nn.Module):
     """Maps observations to a distribution over actions and a value."""
 
-    def __init__(self, observation: ObservationLeaf, action: ActionLeaf, network: Network) -> None:
+    def __init__(self, interface: Interface, network: Network) -> None:
         super().__init__()
-        self.encoder = _encoder(observation, network)
-        convolutional = isinstance(self.encoder, NatureCnn)
-        separate = not convolutional if network.separate_value is None else network.separate_value
-        self.value_encoder = _encoder(observation, network) if separate else None
-        self.observation = observation
-        self.observation_scale = _observation_scale(observation) if network.normalize_observations else None
+        self.interface = interface
+        seen = {name: leaf for name, leaf in interface.observations.items() if name != MASK_KEY}
+        self.encoder: Features
+        self.value_encoder: Features | None = None
+        if network.policy is not None:
+            self.encoder = custom_encoder(network.policy, interface.observation_space, seen)
+        else:
+            self.encoder = encoder_for(seen, network)
+            shares = network.memory != "none" or self.encoder.sees_images
+            separate = not shares if network.separate_value is None else network.separate_value
+            self.value_encoder = encoder_for(seen, network) if separate else None
+        self.memory = _memory(self.encoder.num_features, network)
+        self.observation_scales = ObservationScales(seen) if network.normalize_observations else None
         self.reward_scale: RewardScale | None = None
-        self._action = action
-        num_outputs = action.num_categories or action.noise.columns
-        self.action_head = orthogonal(nn.Linear(self.encoder.num_features, num_outputs), 0.01)
-        self.value_head = orthogonal(nn.Linear(self.encoder.num_features, 1), 1.0)
-        if action.num_categories is None:
-            self.log_std = nn.Parameter(torch.full(action.shape, network.initial_log_std))
+        width = self.encoder.num_features if self.memory is None else self.memory.num_features
+        actions = interface.actions
+        self.action_head = orthogonal(nn.Linear(width, sum(actions.categories) + actions.num_continuous), 0.01)
+        self.value_head = orthogonal(nn.Linear(width, 1), 1.0)
+        if actions.num_continuous:
+            self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
+        self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
 
-    def forward(self, observations: Observations) -> tuple[Distribution, Tensor]:
-        action_outputs, value_outputs = self._outputs(observations)
-        return self._distribution(action_outputs), value_outputs.squeeze(-1)
+    def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
+        """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
+        seen = self._scaled(observations)
+        features = self.encoder(seen)
+        mask = observations.get(MASK_KEY)
+        if self.memory is not None:
+            assert past is not None, "a policy with a memory needs to know what went before"
+            inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
+            features = self.memory.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
+            if past.counted is not None:
+                features, mask = features[past.counted], None if mask is None else mask[past.counted]
+        action_outputs, values = self._heads(features, seen)
+        return self._distribution(action_outputs, mask), values
 
-    def outputs(self, observations: Observations) -> Tensor:
-        """What the heads say, before it becomes a distribution and a value."""
-        return torch.cat(self._outputs(observations), dim=1)
-
-    def _outputs(self, observations: Observations) -> tuple[Tensor, Tensor]:
-        obs = observations["obs"] if self.observation_scale is None else self.observation_scale(observations["obs"])
-        features = self.encoder(obs)
-        value_features = features if self.value_encoder is None else self.value_encoder(obs)
-        return self.action_head(features), self.value_head(value_features)
+    def respond(self, observations: Observations) -> tuple[Distribution, Tensor, Tensor | None]:
+        """Distributions, values, and the memory after one step, with the memory before it among `observations`."""
+        action_outputs, values, states = self._step(observations)
+        return self._distribution(action_outputs, observations.get(MASK_KEY)), values, states
 
     def decide(self, observations: Observations, noise: Tensor) -> Decision:
-        distribution, values = self(observations)
+        distribution, values, states = self.respond(observations)
         actions = distribution.sample(noise)
-        return Decision(actions, distribution.log_prob(actions), values)
+        return Decision(actions, distribution.log_prob(actions), values, states)
 
-    def _distribution(self, outputs: Tensor) -> Distribution:
-        if self._action.num_categories is not None:
-            return Categorical(outputs)
-        return DiagonalGaussian(outputs.view(-1, *self._action.shape), self.log_std)
+    def outputs(self, observations: Observations) -> Tensor:
+        """All that `respond` computes, before it becomes a distribution."""
+        action_outputs, values, states = self._step(observations)
+        parts = [action_outputs, values.unsqueeze(1), *([] if states is None else [states])]
+        return torch.cat(parts, dim=1)
+
+    def _step(self, observations: Observations) -> tuple[Tensor, Tensor, Tensor | None]:
+        seen = self._scaled(observations)
+        features, states = self.encoder(seen), None
+        if self.memory is not None:
+            features, states = self.memory.step(features, observations[MEMORY])
+        return *self._heads(features, seen), states
+
+    def _heads(self, features: Tensor, seen: Observations) -> tuple[Tensor, Tensor]:
+        value_features = features if self.value_encoder is None else self.value_encoder(seen)
+        return self.action_head(features), self.value_head(value_features).squeeze(-1)
+
+    def _scaled(self, observations: Observations) -> Observations:
+        return observations if self.observation_scales is None else self.observation_scales(observations)
+
+    def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        actions = self.interface.actions
+        num_values = sum(actions.categories)
+        logits = masked(outputs[:, :num_values], mask)
+        if actions.is_single_choice:
+            return Categorical(logits)
+        if not actions.num_continuous:
+            return Choices(logits, actions.categories)
+        continuous = self._continuous(outputs[:, num_values:])
+        if not actions.categories:
+            return continuous
+        return Hybrid(Choices(logits, actions.categories), continuous, len(actions.categories), num_values)
+
+    def _continuous(self, means: Tensor) -> DiagonalGaussian | SquashedGaussian:
+        gaussian = DiagonalGaussian(means, self.log_std)
+        return gaussian if self._half_ranges is None else SquashedGaussian(gaussian, self._half_ranges.to(means))
 
 
-def policy_for(
-    experiment: Experiment,
-    observation_space: spaces.Space[object],
-    action_space: spaces.Space[object],
-    num_columns: int = 0,
-) -> Policy:
+def policy_for(experiment: Experiment, interface: Interface, num_columns: int = 0) -> Policy:
     """The policy that an experiment starts with; `num_columns` is how many agents it will be trained with at once."""
-    policy = build_policy(observation_space, action_space, experiment.network, network_seed(experiment.seed))
+    policy = _built(interface, experiment.network, network_seed(experiment.seed))
     if experiment.algorithm.normalize_rewards:
         policy.reward_scale = RewardScale(num_columns)
     return policy
@@ -89,24 +155,19 @@ def policy_for(
 def build_policy(
     observation_space: spaces.Space[object], action_space: spaces.Space[object], network: Network, seed: int
 ) -> Policy:
-    """A policy for these spaces, initialised from `seed` without touching torch's global generator."""
+    """A policy for these spaces."""
+    squashes = network.bounded_actions == "squash"
+    return _built(Interface(observation_space, action_space, squashes=squashes), network, seed)
+
+
+def _built(interface: Interface, network: Network, seed: int) -> Policy:
+    """Initialised from `seed`, without touching torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        observation = observation_leaves(observation_space)["obs"]
-        return Policy(observation, action_leaf(action_space), network)
+        return Policy(interface, network)
 
 
-def _observation_scale(observation: ObservationLeaf) -> ObservationScale:
-    if not observation.dtype.startswith("float"):
-        kind = "categories" if observation.num_categories is not None else observation.dtype
-        raise ConfigError(
-            f"normalize_observations=True needs observations of floats, not {kind}; "
-            "turn it off with --no-normalize-observations (bytes are divided by 255 anyway)"
-        )
-    return ObservationScale(observation.shape)
-
-
-def _encoder(observation: ObservationLeaf, network: Network) -> Mlp | NatureCnn:
-    if network.encoder == "nature_cnn" or (network.encoder == "auto" and observation.is_image):
-        return NatureCnn(observation)
-    return Mlp(observation, network.hidden_sizes, network.activation)
+def _memory(num_inputs: int, network: Network) -> Lstm | Gru | None:
+    if network.memory == "none":
+        return None
+    return (Lstm if network.memory == "lstm" else Gru)(num_inputs, network.memory_size)

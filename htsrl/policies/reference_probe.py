@@ -14,7 +14,7 @@ from torch import Tensor
 
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.errors import ConfigError
-from htsrl.spaces import ObservationLeaf
+from htsrl.spaces import Interface, ObservationLeaf
 
 LEAST_SIZES = (1, 2, 4, 8, 16, 32, 64)
 MOST_SIZES = 24
@@ -23,15 +23,27 @@ Outputs = Callable[[Mapping[str, Tensor]], Tensor]
 """A policy's raw outputs, a row each: what its distributions and values are made from."""
 
 
-def example_observations(leaf: ObservationLeaf, num_rows: int) -> dict[str, Tensor]:
+def example_inputs(interface: Interface, num_rows: int) -> dict[str, Tensor]:
     """Rows of plausible numbers, all different, the same on every machine."""
     generator = _generator()
-    shape = (num_rows, *leaf.shape)
-    if leaf.num_categories is not None:
-        return {"obs": torch.randint(leaf.start, leaf.start + leaf.num_categories, shape, generator=generator)}
+    return {name: _example(leaf, num_rows, generator) for name, leaf in interface.observations.items()}
+
+
+def example_states(num_rows: int, state_size: int) -> Tensor:
+    """Rows of what a memory could hold."""
+    return torch.rand((num_rows, state_size), generator=_generator()) * 2 - 1
+
+
+def _example(leaf: ObservationLeaf, num_rows: int, generator: torch.Generator) -> Tensor:
+    shape, dtype = (num_rows, *leaf.shape), getattr(torch, leaf.dtype)
+    if leaf.categories is not None:
+        starts, counts = (torch.tensor(numbers).view(leaf.shape) for numbers in (leaf.starts, leaf.categories))
+        return (starts + (torch.rand(shape, generator=generator) * counts).long()).to(dtype)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
     if leaf.dtype == "uint8":
-        return {"obs": torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)}
-    return {"obs": torch.randn(shape, generator=generator).to(getattr(torch, leaf.dtype))}
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return torch.randint(0, 2, shape, generator=generator).to(dtype)
 
 
 @torch.inference_mode()

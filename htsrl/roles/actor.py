@@ -13,6 +13,7 @@ from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.trajectory import MEMORY
 from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
 from htsrl.roles.role import NotifyFor
@@ -41,9 +42,7 @@ class Actor:
         self._num_agents = storages.spec.num_agents
         self._num_columns = storages.spec.num_columns
         self._rows_per_storage = storages.spec.num_steps + 1
-        self._observation_steps = {
-            name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.observations.items()
-        }
+        self._input_steps = {name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.inputs.items()}
         self._noise_steps = torch.from_numpy(storages["noise"]).flatten(0, 2)
 
     def advance(self) -> bool:
@@ -93,14 +92,22 @@ class Actor:
         storage = storage_of(rollout)
         batch_rows, batch_columns, places = self._shape.lay_out(rows, columns)
         index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_columns + batch_columns)
-        observations = {name: steps[index].to(self._device) for name, steps in self._observation_steps.items()}
-        decision = policy.decide(observations, self._noise_steps[index].to(self._device))
-        actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision)
+        inputs = {name: steps[index].to(self._device) for name, steps in self._input_steps.items()}
+        decision = policy.decide(inputs, self._noise_steps[index].to(self._device))
+        actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision[:3])
         fields, acting = self._storages, (storage, rows[to_act], columns[to_act])
         fields["actions"][acting] = actions[to_act]
         reach("inside an answer")
         fields["log_probs"][acting] = log_probs[to_act]
         fields["values"][acting] = values[to_act]
         fields["versions"][acting] = version
+        if decision.states is not None:
+            self._remember(decision.states.cpu().numpy()[places][to_act], *acting)
         if not to_act.all():
             fields["bootstrap_values"][storage, rows[~to_act] - 1, columns[~to_act]] = values[~to_act]
+
+    def _remember(self, states: NDArray[Any], storage: int, rows: Words, columns: Words) -> None:
+        """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
+        if "active" in self._storages.fields:
+            states = states * self._storages["active"][storage, rows, columns, None]
+        self._storages[MEMORY][storage, rows + 1, columns] = states

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from htsrl.dataflow.capsules import Capsule, Capsules
 from htsrl.dataflow.shared import Shared
 from htsrl.envs.agents import Agents
+from htsrl.envs.observing import Rows
 from htsrl.envs.state import saves_its_state
 from htsrl.errors import EnvironmentFailure, NotReproduced
 
@@ -93,13 +94,13 @@ class ActionRecall:
         self._num_steps = storages.spec.num_steps
         self._actions = storages["actions"][:, :, columns]
         self._rewards = storages["rewards"][:, :, columns]
-        self._observations = [array[:, :, columns] for array in storages.observations.values()]
+        self._observations = {name: array[:, :, columns] for name, array in storages.observations.items()}
 
     def keep(self, before: Capsule | None, storage: int, episode_row: int | None) -> HeapPart:
         first = episode_row or 0
         actions = self._actions[storage, first:]
         first_seen = first + 1 if episode_row is None else first
-        seen = [array[storage, first_seen : self._num_steps + 1] for array in self._observations]
+        seen = [array[storage, first_seen : self._num_steps + 1] for array in self._observations.values()]
         data = SEGMENT.pack(len(actions), _hash(seen, self._rewards[storage, first:])) + actions.tobytes()
         heap, offset = 0, 0
         if before is not None:
@@ -109,12 +110,12 @@ class ActionRecall:
 
     def bring_back(self, capsule: Capsule, seed: int) -> None:
         seen, step = self._empty_rows(1), 0
-        self._agents.reset(seed, seen[0, ...])
+        self._agents.reset(seed, _row(seen, 0))
         data = self._capsules.read(self._index, capsule)
         for actions, expected in segments(data, self._actions.shape[2:], self._actions.dtype):
             rows, rewards, ended = self._play(actions)
             step += len(actions)
-            if ended or _hash([np.concatenate([seen, rows])], rewards) != expected:
+            if ended or _hash([np.concatenate([seen[name], rows[name]]) for name in rows], rewards) != expected:
                 raise NotReproduced(
                     f"environment {self._index} does not reproduce: its episode {capsule.episode} (seed "
                     f"{seed}), played again up to step {step} with the same actions, led to something else in the last "
@@ -122,14 +123,14 @@ class ActionRecall:
                     "its reset's seed and its actions, or give it save_state and restore_state",
                     env=self._index,
                 )
-            seen = rows[:0]  # only the first segment begins with what the reset showed
+            seen = self._empty_rows(0)  # only the first segment begins with what the reset showed
 
-    def _play(self, actions: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], bool]:
+    def _play(self, actions: NDArray[Any]) -> tuple[Rows, NDArray[Any], bool]:
         """What the actions lead to: observations, rewards, and whether the episode ended."""
         rows, ended = self._empty_rows(len(actions)), False
         rewards = np.empty((len(actions), *self._rewards.shape[2:]), self._rewards.dtype)
         for i, action in enumerate(actions):
-            outcome = self._agents.step(self._agents.to_env(action), rows[i, ...])
+            outcome = self._agents.step(self._agents.to_env(action), _row(rows, i))
             self._inside[self._index] += 2  # another step, and still inside
             if outcome.failed:
                 raise EnvironmentFailure(f"environment {self._index} failed when it was brought back", self._index)
@@ -137,9 +138,8 @@ class ActionRecall:
             ended |= outcome.over
         return rows, rewards, ended
 
-    def _empty_rows(self, count: int) -> NDArray[Any]:
-        (example,) = self._observations
-        return np.empty((count, *example.shape[2:]), example.dtype)
+    def _empty_rows(self, count: int) -> Rows:
+        return {name: np.empty((count, *x.shape[2:]), x.dtype) for name, x in self._observations.items()}
 
 
 def segments(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[tuple[NDArray[Any], int]]:
@@ -151,6 +151,10 @@ def segments(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Itera
         begin = position + SEGMENT.size
         position = begin + num_steps * step_bytes
         yield np.frombuffer(data[begin:position], dtype).reshape(num_steps, *shape), expected
+
+
+def _row(rows: Rows, i: int) -> Rows:
+    return {name: array[i, ...] for name, array in rows.items()}
 
 
 def _hash(seen: list[NDArray[Any]], rewards: NDArray[Any]) -> int:

@@ -8,12 +8,12 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from numpy.typing import NDArray
-
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.trajectory import MEMORY
 from htsrl.envs.agents import Agents
+from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
 from htsrl.errors import EnvironmentFailure
 from htsrl.kill_points import reach
@@ -128,7 +128,7 @@ class Replica:
             self._begin_episode()
         else:
             previous = storage_of(self.rollout - 1)
-            for array in self._storages.observations.values():
+            for array in self._storages.inputs.values():
                 array[self._storage, 0, self._columns] = array[previous, self._num_steps, self._columns]
         self._ask_for_action()
 
@@ -151,7 +151,8 @@ class Replica:
         self._episode.add(outcome)
         if outcome.failed:
             storages["failures"][self._storage, self.row, self._first_column] = True
-            seen[...] = self._observations(self.row)
+            for name, before in self._observations(self.row).items():
+                seen[name][...] = before
         self.row += 1
         if outcome.over:
             self._note_end(outcome.info)
@@ -196,6 +197,8 @@ class Replica:
         self._note_episode(self.row)
         seed, seen = self._reset_seed(), self._observations(self.row)
         info = self._blaming("reset", seed, lambda: self._agents.reset(seed, seen))
+        if self._storages.spec.state_size:
+            self._storages[MEMORY][self._storage, self.row, self._columns] = 0.0
         if self.row > 0:
             self._note_late_end(info)
 
@@ -214,10 +217,10 @@ class Replica:
         if self._episode.is_reported_in(info):
             self._note_end(info)
 
-    def _observations(self, row: int) -> NDArray[Any]:
+    def _observations(self, row: int) -> Rows:
         """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
-        view: NDArray[Any] = self._storages["obs"][self._storage, row, self._columns, ...]
-        return view
+        at = (self._storage, row, self._columns, ...)
+        return {name: array[at] for name, array in self._storages.observations.items()}
 
     def _reset_seed(self) -> int:
         return reset_seed(self._seed, self.index, self._episode.number)

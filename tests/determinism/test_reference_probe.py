@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from htsrl import ConfigError, Network
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.numerics import single_threaded
-from htsrl.policies.encoders import Mlp
+from htsrl.policies.encoders import Encoder
 from htsrl.policies.policy import Observations, Policy, build_policy
-from htsrl.policies.reference_probe import example_observations, find_reference_shape
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.policies.reference_probe import example_inputs, find_reference_shape
+from htsrl.spaces import Interface
 
 OBSERVATION_SPACE = spaces.Box(-1.0, 1.0, (4,), np.float32)
 ACTION_SPACE = spaces.Discrete(2)
@@ -31,8 +31,7 @@ class FakePolicy(Policy):
     """Gives the sum of a row's numbers as its value, disturbed as the test asks."""
 
     def __init__(self, disturbance: Values) -> None:
-        leaf = observation_leaves(OBSERVATION_SPACE)["obs"]
-        super().__init__(leaf, action_leaf(ACTION_SPACE), Network(hidden_sizes=()))
+        super().__init__(Interface(OBSERVATION_SPACE, ACTION_SPACE), Network(hidden_sizes=()))
         self._disturbance = disturbance
 
     def outputs(self, observations: Observations) -> Tensor:
@@ -43,7 +42,7 @@ class FakePolicy(Policy):
 
 
 def probed(policy: Policy, num_envs: int = NUM_ENVS) -> ReferenceShape:
-    examples = example_observations(policy.observation, num_envs)
+    examples = example_inputs(policy.interface, num_envs)
     with single_threaded():
         return find_reference_shape(policy.outputs, examples)
 
@@ -94,8 +93,9 @@ def test_a_policy_whose_rows_look_at_their_neighbours_is_refused() -> None:
 @pytest.mark.parametrize("num_envs", [3, 8, 16])
 def test_batch_normalisation_in_training_mode_is_refused(num_envs: int) -> None:
     policy = build_policy(OBSERVATION_SPACE, ACTION_SPACE, Network(), seed=0)
-    assert isinstance(policy.encoder, Mlp)
-    policy.encoder.layers = nn.Sequential(nn.BatchNorm1d(4), policy.encoder.layers)
+    assert isinstance(policy.encoder, Encoder)
+    assert policy.encoder.mlp is not None
+    policy.encoder.mlp.layers.insert(0, nn.BatchNorm1d(4))
     policy.train()
     with pytest.raises(ConfigError, match="batch normalisation does that"):
         probed(policy, num_envs)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from htsrl.algorithms.a2c import a2c_loss, a2c_update
+from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
 from htsrl.algorithms.returns import Transitions
@@ -168,7 +168,7 @@ def test_every_unroll_is_one_step_and_every_gradient_is_clipped() -> None:
     policy, behaviour = small_policy(), small_policy()
     draft, optimizer = recorded_draft(policy, behaviour)
     settings = A2C(max_gradient_norm=0.01)
-    metrics = a2c_update(settings, draft, behaviour, random_batch(), unroll_steps=2, learning_rate=0.1)
+    metrics = a2c_update(settings, draft, behaviour, random_batch(), Lengths(2, 1), learning_rate=0.1)
     assert [gradient.norm().item() for gradient in optimizer.gradients] == pytest.approx([0.01] * 3, rel=1e-3)
     assert metrics["train/gradient_norm"] > 0.1
 
@@ -179,7 +179,7 @@ def test_a_short_gradient_is_not_lengthened() -> None:
         behaviour = small_policy()
         draft, optimizer = recorded_draft(small_policy(), behaviour)
         settings = A2C(max_gradient_norm=max_gradient_norm)
-        metrics = a2c_update(settings, draft, behaviour, batch, unroll_steps=NUM_STEPS, learning_rate=0.1)
+        metrics = a2c_update(settings, draft, behaviour, batch, Lengths(NUM_STEPS, 1), learning_rate=0.1)
         lengths += [optimizer.gradients[0].norm().item(), metrics["train/gradient_norm"]]
     assert lengths == pytest.approx([lengths[0]] * 4)
 
@@ -198,7 +198,7 @@ def test_normalizing_makes_the_scale_of_rewards_irrelevant_to_the_policy() -> No
     for data in (batch, replace(batch, steps=tenfold)):
         behaviour = small_policy()
         draft, optimizer = recorded_draft(small_policy(), behaviour)
-        a2c_update(settings, draft, behaviour, data, NUM_STEPS, learning_rate=0.1)
+        a2c_update(settings, draft, behaviour, data, Lengths(NUM_STEPS, 1), learning_rate=0.1)
         gradients += optimizer.gradients
     torch.testing.assert_close(gradients[0], gradients[1])
 
@@ -291,7 +291,7 @@ def test_the_delayed_gradient_matches_its_closed_form_on_a_linear_policy(max_gra
         batch = random_batch()
         behaviour = ring.module(max(j - 1, 0))
         assert isinstance(behaviour, Policy)
-        a2c_update(settings, drafts.begin(j + 1), behaviour, batch, unroll_steps=3, learning_rate=0.05)
+        a2c_update(settings, drafts.begin(j + 1), behaviour, batch, Lengths(3, 1), learning_rate=0.05)
         expected = thetas[j]
         for unroll in (slice(0, 3), slice(3, 6)):
             expected = closed_form.step(expected, thetas[max(j - 1, 0)], part(batch, unroll), learning_rate=0.05)
@@ -327,6 +327,6 @@ def test_the_gradient_is_taken_at_the_behaviour_parameters_and_not_at_those_it_m
             for parameter in policy.parameters():
                 parameter.mul_(draft_scale)
         draft, optimizer = recorded_draft(policy, behaviour)
-        a2c_update(A2C(), draft, behaviour, batch, unroll_steps=2, learning_rate=0.1)
+        a2c_update(A2C(), draft, behaviour, batch, Lengths(2, 1), learning_rate=0.1)
         gradients.append(optimizer.gradients)
     assert all(torch.equal(x, y) for x, y in zip(*gradients, strict=True))

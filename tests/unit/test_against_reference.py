@@ -66,8 +66,8 @@ def train_htsrl(description: Experiment, run_dir: Path, **placement: Any) -> Pat
 
 def named_as_in_htsrl(network: ActorCritic) -> dict[str, torch.Tensor]:
     names = {
-        "actor.": "encoder.layers.",
-        "critic.": "value_encoder.layers.",
+        "actor.": "encoder.mlp.layers.",
+        "critic.": "value_encoder.mlp.layers.",
         "actor_head.": "action_head.",
         "critic_head.": "value_head.",
         "log_std": "log_std",

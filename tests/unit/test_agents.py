@@ -10,14 +10,15 @@ import pytest
 from gymnasium import spaces
 from teams import NUM_AGENTS, Relay
 
-from htsrl.envs.agents import ObservationGuard, agents_of
+from htsrl.envs.agents import agents_of
 from htsrl.envs.contract import check_contract
+from htsrl.envs.observing import ObservationGuard
 from htsrl.errors import ConfigError
 from htsrl.spaces import observation_leaves
 
 
 def guard(space: spaces.Space[Any]) -> ObservationGuard:
-    return ObservationGuard(observation_leaves(space)["obs"])
+    return ObservationGuard("obs", observation_leaves(space)["obs"])
 
 
 FLOATS = spaces.Box(-np.inf, np.inf, (2, 3), np.float32)
@@ -104,9 +105,9 @@ def test_a_sound_team_keeps_the_contract() -> None:
 def test_agents_that_are_gone_are_seen_as_zeros() -> None:
     agents = agents_of(Relay(garbage=7.0))
     seen = np.empty((NUM_AGENTS, 4), np.float32)
-    agents.reset(0, seen)
+    agents.reset(0, {"obs": seen})
     for _ in range(6):
-        agents.step(np.zeros(NUM_AGENTS, np.int64), seen)
+        agents.step(np.zeros(NUM_AGENTS, np.int64), {"obs": seen})
     assert agents.active.tolist() == [False, True, True]
     assert not seen[0].any()
     assert seen[1:].any()
@@ -114,8 +115,8 @@ def test_agents_that_are_gone_are_seen_as_zeros() -> None:
 
 def test_the_reward_of_an_agent_that_is_gone_may_be_nan() -> None:
     agents, seen = agents_of(Relay(garbage=np.nan)), np.empty((NUM_AGENTS, 4), np.float32)
-    agents.reset(0, seen)
-    outcomes = [agents.step(np.zeros(NUM_AGENTS, np.int64), seen) for _ in range(6)]
+    agents.reset(0, {"obs": seen})
+    outcomes = [agents.step(np.zeros(NUM_AGENTS, np.int64), {"obs": seen}) for _ in range(6)]
     assert outcomes[-1].rewards[0] == 0.0
 
 
@@ -133,8 +134,8 @@ def test_an_environment_that_writes_its_own_observation_is_given_the_place() -> 
             return 1.5, False, True, {}
 
     agents, place = agents_of(Writer()), np.zeros(2, np.uint8)
-    agents.reset(9, place)
+    agents.reset(9, {"obs": place})
     assert place.tolist() == [9, 9]
-    outcome = agents.step(1, place)
+    outcome = agents.step(1, {"obs": place})
     assert place.tolist() == [1, 1]
     assert (outcome.rewards, outcome.over, outcome.cut) == (1.5, True, True)

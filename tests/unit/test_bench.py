@@ -10,7 +10,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,7 @@ from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
 from htsrl.bench.sleeping import Measured, SleepingBench, rows
 from htsrl.bench.tasks import TASKS, Schedule, Task
-from htsrl.cli_train import TrainA2C, TrainPPO
+from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.errors import ConfigError
 
@@ -313,8 +313,8 @@ def _experiment_of(command: str) -> Experiment:
     parsed = _parse(arguments)
     assert isinstance(parsed, TrainA2C | TrainPPO)
     env_args = {key: json.loads(value) for key, _, value in (text.partition("=") for text in parsed.env_arg)}
-    names = {field.name for field in fields(Experiment)} - {"env_args"}
-    return Experiment(**{name: getattr(parsed.experiment, name) for name in names}, env_args=env_args)
+    experiment: Experiment = plain(Experiment, parsed.experiment)
+    return replace(experiment, env_args=env_args)
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -195,10 +195,10 @@ def needs_a_lock() -> Callable[..., Any]:
         (configure(env="CartPoel-v1"), "'CartPoel-v1' is not a registered environment; did you mean CartPole-v1"),
         (configure(env=lambda: Wrong(VECTOR, CHOICE, shift=7)), "the space allows -1.0 to 1.0; widen the bounds"),
         (
-            configure(env=lambda: Wrong(spaces.Tuple([CHOICE, CHOICE]), CHOICE)),
-            "observation space Tuple.*not supported",
+            configure(env=lambda: Wrong(spaces.Tuple([CHOICE, spaces.Text(5)]), CHOICE)),
+            r"observation space Text.*not supported \(in 'obs/1'\)",
         ),
-        (configure(env=lambda: Wrong(VECTOR, spaces.MultiBinary(3))), "action space MultiBinary.*not supported"),
+        (configure(env=lambda: Wrong(VECTOR, spaces.Text(3))), "action space Text.*not supported"),
         (configure(env=lambda: Wrong(VECTOR, spaces.Box(0, 9, (2,), np.int64))), "action space Box.*not supported"),
         (configure(env=lambda: Wrong(spaces.Box(0, 255, (20, 24, 3), np.uint8), CHOICE)), "20x24 are too small.*36x36"),
         (configure(network=Network(encoder="nature_cnn")), "nature_cnn.*image"),

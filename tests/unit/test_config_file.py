@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement
+from htsrl.config import NetworkFactory
 from htsrl.config_file import from_document, load_config, to_json
 
 json_values = st.recursive(
@@ -55,6 +56,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         str: st.text(),
         type(None): st.none(),
         Path: st.text("abc/. ", min_size=1).map(Path),
+        NetworkFactory: st.just("my_networks:Residual"),  # a class is written as its name
         typing.get_type_hints(Experiment)["env_args"]: st.dictionaries(st.text(), json_values, max_size=3),
     }
     return simple[hint]

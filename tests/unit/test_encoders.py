@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from htsrl.config import Network
 from htsrl.errors import ConfigError
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
-from htsrl.policies.encoders import Mlp, NatureCnn
+from htsrl.policies.encoders import Encoder, Flat
+from htsrl.policies.images import NatureCnn
 from htsrl.policies.policy import Policy, build_policy
 from htsrl.spaces import observation_leaves
 
@@ -160,56 +161,59 @@ def test_every_layer_starts_orthogonal_with_the_gain_of_its_place(
 
 
 def test_one_hot_encoding_begins_at_the_start_of_the_space() -> None:
-    encoder = Mlp(observation_leaves(spaces.Discrete(4, start=-2))["obs"], (), "tanh")
+    encoder = Flat(observation_leaves(spaces.Discrete(4, start=-2))["obs"])
     assert encoder(torch.tensor([-2, 0, 1])).tolist() == [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     assert encoder.num_features == 4
 
 
-def test_the_mlp_flattens_arrays_and_scales_bytes() -> None:
-    plain = Mlp(observation_leaves(vectors(2, 2))["obs"], (), "tanh")
+def test_arrays_are_flattened_and_bytes_scaled() -> None:
+    plain = Flat(observation_leaves(vectors(2, 2))["obs"])
     assert plain(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])).tolist() == [[1, 2, 3, 4]]
-    scaled = Mlp(observation_leaves(images(2))["obs"], (), "tanh")
+    scaled = Flat(observation_leaves(images(2))["obs"])
     torch.testing.assert_close(scaled(torch.tensor([[0, 255]], dtype=torch.uint8)), torch.tensor([[0.0, 1.0]]))
 
 
-def test_the_mlp_takes_an_observation_that_is_a_single_number() -> None:
-    encoder = Mlp(observation_leaves(vectors())["obs"], (), "tanh")
+def test_an_observation_may_be_a_single_number() -> None:
+    encoder = Flat(observation_leaves(vectors())["obs"])
     assert encoder(torch.tensor([1.0, 2.0])).tolist() == [[1.0], [2.0]]
 
 
 @pytest.mark.parametrize(("activation", "kind"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
 def test_the_mlp_has_the_layers_it_was_asked_for(activation: str, kind: type[nn.Module]) -> None:
     policy = policy_for(vectors(5), spaces.Discrete(3), hidden_sizes=(7, 9), activation=activation)
-    assert isinstance(policy.encoder, Mlp)
-    widths = [(m.in_features, m.out_features) for m in policy.encoder.layers if isinstance(m, nn.Linear)]
+    assert isinstance(policy.encoder, Encoder)
+    assert policy.encoder.mlp is not None
+    layers = policy.encoder.mlp.layers
+    widths = [(m.in_features, m.out_features) for m in layers if isinstance(m, nn.Linear)]
     assert widths == [(5, 7), (7, 9)]
-    assert [isinstance(m, kind) for m in policy.encoder.layers] == [False, True, False, True]
+    assert [isinstance(m, kind) for m in layers] == [False, True, False, True]
     assert policy.action_head.in_features == policy.value_head.in_features == 9
 
 
 @pytest.mark.parametrize(
     ("observations", "network", "encoder", "has_value_encoder"),
     [
-        (vectors(5), {}, Mlp, True),
-        (vectors(5), {"separate_value": False}, Mlp, False),
+        (vectors(5), {}, Flat, True),
+        (vectors(5), {"separate_value": False}, Flat, False),
         (images(3, 44, 44), {}, NatureCnn, False),
         (images(3, 44, 44), {"separate_value": True}, NatureCnn, True),
-        (images(3, 44, 44), {"encoder": "mlp"}, Mlp, True),
-        (vectors(3, 44, 44), {}, Mlp, True),
+        (images(3, 44, 44), {"encoder": "mlp"}, Flat, True),
+        (vectors(3, 44, 44), {}, Flat, True),
     ],
 )
 def test_auto_takes_the_cnn_for_images_and_shares_it_with_the_value(
     observations: spaces.Space[Any], network: dict[str, Any], encoder: type[nn.Module], has_value_encoder: bool
 ) -> None:
     policy = policy_for(observations, spaces.Discrete(2), **network)
-    assert isinstance(policy.encoder, encoder)
+    assert isinstance(policy.encoder, Encoder)
+    assert isinstance(policy.encoder.parts[0], encoder)
     assert (policy.value_encoder is not None) == has_value_encoder
 
 
 def test_a_separate_value_encoder_is_not_a_copy_of_the_policys() -> None:
     policy = policy_for(vectors(5), spaces.Discrete(2))
-    assert isinstance(policy.encoder, Mlp)
-    assert isinstance(policy.value_encoder, Mlp)
+    assert isinstance(policy.encoder, Encoder)
+    assert isinstance(policy.value_encoder, Encoder)
     first, second = (next(encoder.parameters()) for encoder in (policy.encoder, policy.value_encoder))
     assert not torch.equal(first, second)
 
@@ -218,8 +222,8 @@ def test_continuous_actions_have_a_free_deviation_per_dimension() -> None:
     policy = policy_for(vectors(5), vectors(2, 3), initial_log_std=-0.5)
     distribution, values = policy({"obs": torch.zeros(4, 5)})
     assert isinstance(distribution, DiagonalGaussian)
-    assert distribution.mean.shape == (4, 2, 3)
-    assert torch.equal(distribution.log_std, torch.full((2, 3), -0.5))
+    assert distribution.mean.shape == (4, 6)
+    assert torch.equal(distribution.log_std, torch.full((6,), -0.5))
     assert policy.log_std.requires_grad
     assert values.shape == (4,)
 

@@ -20,6 +20,7 @@ from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.normalization import ObservationScale, RewardScale, RunningMoments
 from htsrl.policies.policy import build_policy, policy_for
+from htsrl.spaces import Interface
 
 OBSERVATIONS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 NUM_COLUMNS = 4
@@ -123,7 +124,7 @@ def test_under_sync_the_first_ratio_is_exactly_one(monkeypatch: pytest.MonkeyPat
 
 def normalized_ring() -> ParameterRing:
     def build() -> Any:
-        return policy_for(NORMALIZED, OBSERVATIONS, OBSERVATIONS, NUM_COLUMNS)
+        return policy_for(NORMALIZED, Interface(OBSERVATIONS, OBSERVATIONS), NUM_COLUMNS)
 
     memory = SharedArrays(parameter_arrays(build(), 2))
     memory.close_fd()
@@ -135,15 +136,17 @@ def normalized_ring() -> ParameterRing:
 def test_statistics_belong_to_a_version_and_a_draft_leaves_the_one_before_alone() -> None:
     ring = normalized_ring()
     first: Any = ring.module(0)
-    assert float(first.observation_scale.variance.sum()) == 3.0, "version 0 must start from the module's own values"
+    assert float(first.observation_scales.scales[0].variance.sum()) == 3.0, (
+        "version 0 must start from the module's own values"
+    )
     draft: Any = Drafts(ring, NORMALIZED.algorithm).begin(1).policy
-    draft.observation_scale.take_in(torch.randn(50, 3))
+    draft.observation_scales.take_in({"obs": torch.randn(50, 3)})
     draft.reward_scale.take_in(
         torch.ones(6, NUM_COLUMNS), torch.zeros(6, NUM_COLUMNS, dtype=torch.bool), 0.5, slice(None)
     )
-    assert (float(first.observation_scale.count), float(first.reward_scale.returns_B.sum())) == (0.0, 0.0)
+    assert (float(first.observation_scales.scales[0].count), float(first.reward_scale.returns_B.sum())) == (0.0, 0.0)
     following: Any = Drafts(ring, NORMALIZED.algorithm).begin(2).policy
-    assert float(following.observation_scale.count) == 50
+    assert float(following.observation_scales.scales[0].count) == 50
     assert following.reward_scale.returns_B.tolist() == draft.reward_scale.returns_B.tolist() != [0.0] * NUM_COLUMNS
 
 
@@ -161,9 +164,13 @@ def test_a_run_saves_what_it_has_seen_and_evaluation_uses_it(tmp_path: Path, alg
     experiment = replace(NORMALIZED, algorithm=algorithm)
     train(Config(experiment, Placement("inline", run_dir=tmp_path / "run", tensorboard=False, progress="off")))
     saved = load_file(tmp_path / "run" / "policy.safetensors")
-    assert float(saved["observation_scale.count"]) == float(saved["reward_scale.moments.count"]) == 5 * NUM_COLUMNS * 8
+    assert (
+        float(saved["observation_scales.scales.0.count"])
+        == float(saved["reward_scale.moments.count"])
+        == 5 * NUM_COLUMNS * 8
+    )
     before = evaluate(tmp_path / "run", episodes=4)
-    saved["observation_scale.mean"] += 3.0
+    saved["observation_scales.scales.0.mean"] += 3.0
     save_file(saved, tmp_path / "run" / "policy.safetensors")
     assert evaluate(tmp_path / "run", episodes=4).returns != before.returns
 

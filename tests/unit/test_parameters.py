@@ -92,7 +92,8 @@ def test_the_initial_version_computes_what_the_module_it_came_from_does(build: C
             parameter.mul_(1.5)
     ring.initialise(source)
     assert all(torch.equal(x, y) for x, y in zip(ring.module(0).parameters(), source.parameters(), strict=True))
-    obs = torch.randint(0, 256, (4, *source.observation.shape)).to(getattr(torch, source.observation.dtype))
+    leaf = source.interface.observations["obs"]
+    obs = torch.randint(0, 256, (4, *leaf.shape)).to(getattr(torch, leaf.dtype))
     with torch.inference_mode():
         values, expected = ring.module(0)({"obs": obs})[1], source({"obs": obs})[1]
     torch.testing.assert_close(values, expected)

@@ -15,7 +15,7 @@ from replay import assert_episodes_repeat
 from htsrl.envs.contract import check_contract
 from htsrl.envs.pettingzoo import PettingZooTeam, make_pettingzoo
 from htsrl.errors import ConfigError
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.spaces import action_layout, observation_leaves
 
 TEAMS = [
     pytest.param("mpe2", partial(make_pettingzoo, "pettingzoo/mpe2.simple_spread_v3"), id="spread"),
@@ -88,7 +88,7 @@ def test_it_keeps_the_contract_in_spaces_that_policies_know(package: str, make: 
     team = make()
     check_contract(team)
     assert observation_leaves(team.observation_space)
-    assert action_leaf(team.action_space)
+    assert action_layout(team.action_space)
     team.close()
 
 

@@ -42,7 +42,7 @@ def rows(
     """Steps that all took action 0."""
     zeros = torch.zeros(len(advantages))
     values, returns = zeros if values is None else values, zeros if returns is None else returns
-    return Minibatch({}, zeros.long(), log_probs, values, advantages, returns)
+    return Minibatch(zeros.long(), log_probs, values, advantages, returns)
 
 
 def one_step_loss(ratio: float, advantage: float, settings: PPO = RAW) -> tuple[PPOLoss, float]:
@@ -138,7 +138,7 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     actions = torch.randn(64, 3)
     distribution = DiagonalGaussian(mean, log_std)
     nearby = distribution.log_prob(actions).detach() + 0.3 * torch.randn(64)
-    data = Minibatch({}, actions, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
+    data = Minibatch(actions, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
     loss = ppo_loss(distribution, values, data, settings, CLIP)
     assert 0.2 < loss.clip_fraction.item() < 0.8
     expected = textbook_loss(mean, log_std, values, data)

@@ -19,7 +19,7 @@ from htsrl.envs.minigrid import make_minigrid
 from htsrl.envs.nethack import SYMBOLS, make_nethack
 from htsrl.envs.vizdoom import make_vizdoom
 from htsrl.errors import ConfigError
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.spaces import action_layout, observation_leaves
 
 Env = gymnasium.Env[Any, Any]
 
@@ -53,8 +53,8 @@ def made(package: str, make: Callable[[], Env]) -> Env:
 def test_it_keeps_the_contract_in_spaces_that_policies_know(package: str, make: Callable[[], Env]) -> None:
     env = made(package, make)
     check_contract(env)
-    assert observation_leaves(env.observation_space)["obs"].num_categories is None
-    assert action_leaf(env.action_space).to_env(np.zeros(env.action_space.shape or ())) in env.action_space
+    assert observation_leaves(env.observation_space)["obs"].categories is None
+    assert action_layout(env.action_space).to_env(np.zeros(env.action_space.shape or ())) in env.action_space
     env.close()
 
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from htsrl.envs.agents import agents_of
@@ -18,7 +17,7 @@ from htsrl.envs.check.findings import Finding
 from htsrl.envs.contract import check_contract
 from htsrl.envs.team import Team
 from htsrl.errors import ConfigError
-from htsrl.spaces import action_leaf, observation_leaves
+from htsrl.spaces import Interface, action_layout, observation_leaves
 
 TEAM_STEPS = 200
 COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -45,7 +44,7 @@ def contract_findings(make: Callable[[], gymnasium.Env[Any, Any]]) -> Iterator[F
 
 
 def _space_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
-    for name, understand in (("observation_space", observation_leaves), ("action_space", action_leaf)):
+    for name, understand in (("observation_space", observation_leaves), ("action_space", action_layout)):
         try:
             space = getattr(env, name)
             understand(space)
@@ -89,8 +88,8 @@ def _gymnasium_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
 
 def _team_finding(env: gymnasium.Env[Any, Any]) -> Finding:
     """Play for a while as training would, whose checks of a team raise."""
-    agents, leaf = agents_of(env), observation_leaves(env.observation_space)["obs"]
-    observations = np.zeros((agents.num_agents, *leaf.shape), leaf.dtype)
+    agents = agents_of(env)
+    observations = Interface(env.observation_space, env.action_space).empty_rows(agents.num_agents)
     action_space = copy.deepcopy(env.action_space)
     action_space.seed(0)
     at = "reset(seed=0)"
@@ -98,7 +97,7 @@ def _team_finding(env: gymnasium.Env[Any, Any]) -> Finding:
         agents.reset(0, observations)
         for step in range(1, TEAM_STEPS + 1):
             at = f"step {step}"
-            if agents.step(np.stack([action_space.sample() for _ in range(agents.num_agents)]), observations).over:
+            if agents.step([action_space.sample() for _ in range(agents.num_agents)], observations).over:
                 at = f"reset(seed={step})"
                 agents.reset(step, observations)
     except (Exception, SystemExit) as error:

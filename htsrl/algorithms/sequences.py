@@ -1,0 +1,66 @@
+"""The rows of a batch as sequences: neighbours in time, which a policy with a memory must see one after another.
+
+Without a memory every row is a sequence of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.policies.policy import Past
+
+Rows = Tensor | slice
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some sequences of a batch, as rows of its flattened steps."""
+
+    rows: Rows
+    """What the policy looks at: the first steps of all sequences, then their second steps, and so on."""
+    learned: Rows
+    """Those of the rows that the loss is about."""
+    past: Past | None
+
+
+class Sequences:
+    """Cuts every column of a batch into sequences of `length` steps."""
+
+    def __init__(self, batch: Batch, length: int) -> None:
+        num_steps, self._num_columns = batch.log_probs.shape[:2]
+        self._length = length
+        self._states = None if batch.states is None else flat_steps(batch.states)
+        self._begins = None if batch.states is None else flat_steps(batch.episode_begins())
+        is_filtered = isinstance(batch.learned_rows(), Tensor)
+        self._learned = flat_steps(batch.active) if is_filtered and batch.active is not None else None
+        rows = torch.arange(num_steps * self._num_columns, device=batch.log_probs.device)
+        starts = rows.view(-1, length, self._num_columns)[:, 0].flatten()
+        if self._learned is not None:
+            starts = starts[self._learned[self._by_step(starts)].any(dim=0)]
+        self.starts = starts
+        """The first rows of the sequences that have something to learn from."""
+
+    def piece(self, starts: Tensor) -> Piece:
+        rows_LN = self._by_step(starts)
+        rows = rows_LN.flatten()
+        if self._states is None or self._begins is None:
+            return Piece(rows, rows, None)
+        counted = None if self._learned is None else self._learned[rows].nonzero().squeeze(1)
+        past = Past(self._states[starts], self._begins[rows_LN], counted)
+        return Piece(rows, rows if counted is None else rows[counted], past)
+
+    def steps(self, first: int, num_steps: int) -> Piece:
+        """All sequences within some steps of the batch; without a memory their rows are neighbours in the storage."""
+        begin, end = first * self._num_columns, (first + num_steps) * self._num_columns
+        if self._states is None and self._learned is None:
+            return Piece(slice(begin, end), slice(begin, end), None)
+        return self.piece(self.starts[(begin <= self.starts) & (self.starts < end)])
+
+    def _by_step(self, starts: Tensor) -> Tensor:
+        """The rows of the sequences that begin with `starts`, `[L, N]`."""
+        steps = torch.arange(self._length, device=starts.device).unsqueeze(1)
+        return starts + steps * self._num_columns

@@ -1,0 +1,114 @@
+"""Convolutional networks for images, in channels_last order."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from htsrl.errors import ConfigError
+from htsrl.policies.layers import orthogonal
+from htsrl.spaces import ObservationLeaf
+
+SMALLEST_FOR_NATURE = 36  # below this its third convolution has nothing left to look at
+IMPALA_CHANNELS = (16, 32, 32)
+GAIN = math.sqrt(2)
+
+
+class Images(nn.Module):
+    """Brings images to floats from 0 to 1, channels before rows."""
+
+    def __init__(self, leaf: ObservationLeaf) -> None:
+        super().__init__()
+        self._channels_last = leaf.channels_last
+        self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
+        height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])
+        self.height, self.width, self.channels = height, width, channels
+
+    def forward(self, obs: Tensor) -> Tensor:
+        images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
+        return images.to(torch.float32, memory_format=torch.channels_last) * self._scale
+
+    def width_behind(self, network: nn.Module) -> int:
+        """How many numbers `network` makes of an image."""
+        with torch.no_grad():
+            return network(torch.zeros(1, self.channels, self.height, self.width)).numel()  # type: ignore[no-any-return]
+
+
+class NatureCnn(nn.Module):
+    """The convolutional network of Mnih et al. 2015 (https://doi.org/10.1038/nature14236)."""
+
+    num_features = 512
+
+    def __init__(self, leaf: ObservationLeaf) -> None:
+        super().__init__()
+        self.images = Images(leaf)
+        if min(self.images.height, self.images.width) < SMALLEST_FOR_NATURE:
+            raise ConfigError(
+                f"images of {self.images.height}x{self.images.width} are too small for the Nature CNN, which needs "
+                f"{SMALLEST_FOR_NATURE}x{SMALLEST_FOR_NATURE}; enlarge them, or use --encoder impala or --encoder mlp"
+            )
+        self.convolutions = nn.Sequential(
+            orthogonal(nn.Conv2d(self.images.channels, 32, 8, stride=4), GAIN),
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(32, 64, 4, stride=2), GAIN),
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(64, 64, 3), GAIN),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        flat = self.images.width_behind(self.convolutions)
+        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features: Tensor = self.dense(self.convolutions(self.images(obs)))
+        return features
+
+
+class ImpalaCnn(nn.Module):
+    """The residual network of Espeholt et al. 2018 (https://arxiv.org/abs/1802.01561), for images of any size."""
+
+    num_features = 256
+
+    def __init__(self, leaf: ObservationLeaf) -> None:
+        super().__init__()
+        self.images = Images(leaf)
+        channels = (self.images.channels, *IMPALA_CHANNELS)
+        stages = [_Stage(*pair) for pair in zip(channels, IMPALA_CHANNELS, strict=False)]
+        self.convolutions = nn.Sequential(*stages, nn.ReLU(), nn.Flatten())
+        flat = self.images.width_behind(self.convolutions)
+        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features: Tensor = self.dense(self.convolutions(self.images(obs)))
+        return features
+
+
+class _Stage(nn.Sequential):
+    """Halves the image, then two residual blocks."""
+
+    def __init__(self, channels_in: int, channels: int) -> None:
+        super().__init__(
+            orthogonal(nn.Conv2d(channels_in, channels, 3, padding=1), GAIN),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            _Block(channels),
+            _Block(channels),
+        )
+
+
+class _Block(nn.Module):
+    """Two convolutions whose result is added to what went in."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), GAIN),
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), GAIN),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        changed: Tensor = self.layers(x)
+        return x + changed

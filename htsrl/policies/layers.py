@@ -1,0 +1,38 @@
+"""The layers that networks are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+
+def orthogonal(layer: Layer, gain: float) -> Layer:
+    """Orthogonal weights scaled by `gain`, zero bias."""
+    nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Mlp(nn.Module):
+    """Fully connected layers."""
+
+    def __init__(self, width: int, hidden_sizes: tuple[int, ...], activation: Literal["tanh", "relu"]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for size in hidden_sizes:
+            layers += [orthogonal(nn.Linear(width, size), math.sqrt(2)), ACTIVATIONS[activation]()]
+            width = size
+        self.layers = nn.Sequential(*layers)
+        self.num_features = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.layers(x)
+        return features
