@@ -122,7 +122,7 @@ class Network:
     activation: Literal["tanh", "relu"] = "tanh"
     """Non-linearity of the MLP."""
     separate_value: bool | None = None
-    """Give the value its own network. None: yes, unless there are images, a memory or a policy of your own."""
+    """Give the value its own network (and memory). None: yes, unless there are images or a policy of your own."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Let the policy remember what it has seen of the episode."""
     memory_size: int = 128
@@ -136,11 +136,6 @@ class Network:
     """Logarithm of the standard deviation that continuous actions start with."""
     normalize_observations: bool = False
     """Bring observations to mean 0 and deviation 1 by running statistics, which are updated at barriers."""
-
-    @property
-    def state_size(self) -> int:
-        """How many numbers the memory is: an LSTM's hidden and cell state, or a GRU's hidden state."""
-        return {"none": 0, "lstm": 2, "gru": 1}[self.memory] * self.memory_size
 
 
 @dataclass(frozen=True)

@@ -148,9 +148,8 @@ def _check_network(experiment: Experiment) -> None:
             f"policy={network.policy!r} has no name under which evaluations and resumed runs could import it; "
             "make it a class or function at the top of a module"
         )
-    if network.separate_value and (network.memory != "none" or network.policy is not None):
-        taken = f"memory={network.memory}" if network.memory != "none" else f"policy={network.policy!r}"
-        raise ConfigError(f"separate_value=True does not go with {taken}, which serves actions and values alike")
+    if network.separate_value and network.policy is not None:
+        raise ConfigError(f"separate_value=True does not go with policy={name}, which serves actions and values alike")
     length = network.backpropagation_length
     if length is not None and network.memory == "none":
         raise ConfigError(

@@ -69,7 +69,7 @@ def evaluate(
         interface = interface_of(envs[0], experiment.network)
         policy = policy_for(experiment, interface)
         folder.load_policy(policy)
-        seats = [Seat(env, interface, seed, experiment.network.state_size) for env in envs]
+        seats = [Seat(env, interface, seed, policy.state_size) for env in envs]
         return _play(policy, seats, episodes, sampled)
 
 

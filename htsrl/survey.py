@@ -39,16 +39,17 @@ def draw_blueprint(config: Config) -> Blueprint:
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
     interface, team_size = _look_at_env(experiment)
+    num_columns = experiment.num_envs * (team_size or 1)
+    policy = policy_for(experiment, interface, num_columns)
+    _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     trajectory = trajectory_spec(
         interface,
         experiment.interval_steps,
         experiment.num_envs,
         team_size,
-        experiment.network.state_size,
+        policy.state_size,
         forgives=experiment.on_env_error == "truncate",
     )
-    policy = policy_for(experiment, interface, trajectory.num_columns)
-    _check_that_it_repeats(policy, policy_for(experiment, interface, trajectory.num_columns))
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
@@ -135,7 +136,7 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
         probed.action_head.weight.mul_(HEAD_GAIN)
     examples = example_inputs(policy.interface, num_rows)
     if policy.memory is not None:
-        examples[MEMORY] = example_states(num_rows, policy.memory.state_size)
+        examples[MEMORY] = example_states(num_rows, policy.state_size)
     try:
         return find_reference_shape(probed.outputs, {name: example.to(device) for name, example in examples.items()})
     finally:

@@ -32,14 +32,24 @@ def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
 
 
 def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
-    """A line per run."""
+    """A line per run, in one colour where they differ in their seeds alone."""
     figure_of_runs(name, recorded).savefig(picture, format="png")
 
 
 def figure_of_runs(name: str, recorded: Sequence[Recorded]) -> Figure:
     figure, axes = _empty_picture()
-    for run in recorded:
-        axes.plot(*zip(*run.curve, strict=True), label=run.name, marker="o" if len(run.curve) == 1 else None)
+    kinds = list(dict.fromkeys(run.kind for run in recorded))
+    for kind in kinds:
+        runs = [run for run in recorded if run.kind == kind]
+        label, width = (runs[0].name, 1.5) if len(runs) == 1 else (f"{kind}, {len(runs)} seeds", 1.0)
+        for run in runs:
+            axes.plot(
+                *zip(*run.curve, strict=True),
+                label=label if run is runs[0] else None,
+                color=f"C{kinds.index(kind)}",
+                linewidth=width,
+                marker="o" if len(run.curve) == 1 else None,
+            )
     _finish(axes, name)
     return figure
 

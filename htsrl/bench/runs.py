@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from htsrl.bench.command_line import train_command
 from htsrl.bench.learning import Curve, read_curve
@@ -39,8 +41,13 @@ class Recorded:
     curve: Curve
 
     @property
+    def kind(self) -> str:
+        """What runs that differ in their seeds alone have in common."""
+        return f"{self.env} {self.algo} {self.schedule}"
+
+    @property
     def name(self) -> str:
-        return f"{self.env} {self.algo} {self.schedule} seed {self.seed}"
+        return f"{self.kind} seed {self.seed}"
 
 
 def read_runs(run_dirs: Sequence[Path], episodes: int, sampled: bool) -> tuple[list[Recorded], dict[str, Config]]:
@@ -78,6 +85,7 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
             f"Score: mean true return of `htsrl eval RUN_DIR --episodes {episodes}{how}`. Training: mean true return "
             "of the last 100 episodes before the end, with sampled actions. The command of an interrupted run goes on, "
             "and has the digest below after as many steps.",
+            *_over_seeds(recorded),
         ],
     )
     commands = Table(
@@ -91,11 +99,11 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
     experiment = config.experiment
     if not isinstance(experiment.env, str):
         raise ConfigError(f"{run_dir} was trained on a callable, which no command could repeat; name an environment")
-    curve, links = _curve_of(run_dir), read_links(run_dir)
+    curve, links, network = _curve_of(run_dir), read_links(run_dir), experiment.network
     evaluation = evaluate(run_dir, episodes, sampled=sampled)
     return Recorded(
-        env=experiment.env,
-        algo=experiment.algorithm.name,
+        env=" ".join([experiment.env, *(f"{name}={value}" for name, value in experiment.env_args.items())]),
+        algo=" ".join([experiment.algorithm.name, *([] if network.memory == "none" else [network.memory])]),
         schedule=experiment.schedule,
         seed=experiment.seed,
         steps=len(links) * experiment.batch_steps,
@@ -107,6 +115,16 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
         command=train_command(experiment),
         curve=_thinned(curve),
     )
+
+
+def _over_seeds(recorded: Sequence[Recorded]) -> Iterator[str]:
+    for kind in dict.fromkeys(run.kind for run in recorded):
+        scores = [run.score for run in recorded if run.kind == kind]
+        if len(scores) > 1:
+            yield (
+                f"{kind}, {len(scores)} seeds: mean score {np.mean(scores):,.2f}, from {min(scores):,.2f} to "
+                f"{max(scores):,.2f}."
+            )
 
 
 def _curve_of(run_dir: Path) -> Curve:

@@ -57,6 +57,9 @@ class ObservationGuard:
         self._dtype = np.dtype(leaf.dtype)
         self._is_float = self._dtype.kind == "f"
         self._is_category = leaf.categories is not None
+        if leaf.categories is not None:
+            self._first = np.array(leaf.starts).reshape(leaf.shape)
+            self._last = self._first + np.array(leaf.categories).reshape(leaf.shape) - 1
 
     def __call__(self, observation: Any) -> NDArray[Any]:
         array = np.asarray(observation)
@@ -67,4 +70,6 @@ class ObservationGuard:
         # One number that is not finite makes the sum of squares so; large ones can too, hence the second look.
         if self._is_float and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
             raise ValueError(f"{self._what} is not finite: {array}")
+        if self._is_category and not ((self._first <= array) & (array <= self._last)).all():
+            raise ValueError(f"{self._what} is {array}, its space reaches from {self._first} to {self._last}")
         return array

@@ -19,7 +19,7 @@ from htsrl.spaces.observations import MASK_KEY, parts_of
 
 PROTOCOL = (
     "it must be callable with the observation space and return a torch.nn.Module that has num_features and whose "
-    "forward makes of observations, a row each, a float tensor [rows, num_features]"
+    "forward makes of observations, a row each, a float32 tensor [rows, num_features]"
 )
 
 
@@ -106,8 +106,9 @@ def _try_out(name: str, encoder: CustomEncoder, leaves: Mapping[str, Observation
         raise ConfigError(
             f"policy={name} failed on {rows} rows of observations: {type(error).__name__}: {error}; {PROTOCOL}"
         ) from error
-    if not isinstance(features, Tensor) or features.shape != (rows, encoder.num_features):
-        shown = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    is_tensor = isinstance(features, Tensor)
+    if not is_tensor or features.shape != (rows, encoder.num_features) or features.dtype != torch.float32:
+        shown = f"{features.dtype} {tuple(features.shape)}" if is_tensor else type(features).__name__
         raise ConfigError(f"policy={name} made {shown} of {rows} rows; {PROTOCOL}")
     if any(not torch.equal(old, new) for old, new in zip(before, encoder.buffers(), strict=True)):
         raise ConfigError(

@@ -8,6 +8,7 @@ Letters of shapes: L steps, N sequences, I inputs, H units, G gates times units,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 HALF = torch.tensor(0.5)
+LONGEST_MEMORY = 100.0
+"""Steps after which the most patient unit has forgotten to a share of 1/e, before anything is learned."""
 
 
 class Lstm(nn.Module):
@@ -31,7 +34,8 @@ class Lstm(nn.Module):
         self.state_size = 2 * size
         self.weight_input = _orthogonal_blocks(4, size, num_inputs)
         self.weight_state = _orthogonal_blocks(4, size, size)
-        self.bias = nn.Parameter(torch.cat([torch.zeros(2 * size), torch.ones(size), torch.zeros(size)]))
+        openness = _openness(size)
+        self.bias = nn.Parameter(torch.cat([torch.zeros(size), -openness, openness, torch.zeros(size)]))
 
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """`[N, I]` and the state before -> outputs `[N, H]` and the state after (hidden, then cell)."""
@@ -67,7 +71,7 @@ class Gru(nn.Module):
         self.state_size = size
         self.weight_input = _orthogonal_blocks(3, size, num_inputs)
         self.weight_state = _orthogonal_blocks(3, size, size)
-        self.bias = nn.Parameter(torch.zeros(3 * size))
+        self.bias = nn.Parameter(torch.cat([torch.zeros(size), _openness(size), torch.zeros(size)]))
         self.bias_reset = nn.Parameter(torch.zeros(size))
 
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -243,6 +247,14 @@ class _GruUnroll(torch.autograd.Function):
             grad_gates.sum(0) if needs[5] else None,
             grad_recalled.sum(0) if needs[6] else None,
         )
+
+
+def _openness(size: int) -> Tensor:
+    """Biases of the gates that keep what is remembered: units forget at rates from every second step to hardly ever.
+
+    The idea is https://arxiv.org/abs/1804.11188; here the times are spread evenly by their logarithm.
+    """
+    return torch.linspace(0.0, math.log(LONGEST_MEMORY - 1), size)
 
 
 def _orthogonal_blocks(num_blocks: int, size: int, width: int) -> nn.Parameter:

@@ -68,10 +68,10 @@ class Policy(nn.Module):
             self.encoder = custom_encoder(network.policy, interface.observation_space, seen)
         else:
             self.encoder = encoder_for(seen, network)
-            shares = network.memory != "none" or self.encoder.sees_images
-            separate = not shares if network.separate_value is None else network.separate_value
+            separate = not self.encoder.sees_images if network.separate_value is None else network.separate_value
             self.value_encoder = encoder_for(seen, network) if separate else None
-        self.memory = _memory(self.encoder.num_features, network)
+        self.memory = _memory(self.encoder, network)
+        self.value_memory = _memory(self.value_encoder, network)
         self.observation_scales = ObservationScales(seen) if network.normalize_observations else None
         self.reward_scale: RewardScale | None = None
         width = self.encoder.num_features if self.memory is None else self.memory.num_features
@@ -82,18 +82,23 @@ class Policy(nn.Module):
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
 
+    @property
+    def state_size(self) -> int:
+        """How many numbers its memory is, 0 where it has none."""
+        return sum(memory.state_size for memory in (self.memory, self.value_memory) if memory is not None)
+
     def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
         """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
-        seen = self._scaled(observations)
-        features = self.encoder(seen)
-        mask = observations.get(MASK_KEY)
+        mask, (features, value_features) = observations.get(MASK_KEY), self._encoded(observations)
         if self.memory is not None:
             assert past is not None, "a policy with a memory needs to know what went before"
-            inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
-            features = self.memory.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
+            states, value_states = self._split(past.states)
+            features = _unrolled(self.memory, features, states, past)
+            if value_features is not None:
+                value_features = _unrolled(self.value_memory, value_features, value_states, past)
             if past.counted is not None:
-                features, mask = features[past.counted], None if mask is None else mask[past.counted]
-        action_outputs, values = self._heads(features, seen)
+                mask = None if mask is None else mask[past.counted]
+        action_outputs, values = self._heads(features, value_features)
         return self._distribution(action_outputs, mask), values
 
     def respond(self, observations: Observations) -> tuple[Distribution, Tensor, Tensor | None]:
@@ -113,18 +118,30 @@ class Policy(nn.Module):
         return torch.cat(parts, dim=1)
 
     def _step(self, observations: Observations) -> tuple[Tensor, Tensor, Tensor | None]:
-        seen = self._scaled(observations)
-        features, states = self.encoder(seen), None
-        if self.memory is not None:
-            features, states = self.memory.step(features, observations[MEMORY])
-        return *self._heads(features, seen), states
+        features, value_features = self._encoded(observations)
+        if self.memory is None:
+            return *self._heads(features, value_features), None
+        before, value_before = self._split(observations[MEMORY])
+        features, states = self.memory.step(features, before)
+        if value_features is not None:
+            assert self.value_memory is not None
+            value_features, value_states = self.value_memory.step(value_features, value_before)
+            states = torch.cat([states, value_states], dim=1)
+        return *self._heads(features, value_features), states
 
-    def _heads(self, features: Tensor, seen: Observations) -> tuple[Tensor, Tensor]:
-        value_features = features if self.value_encoder is None else self.value_encoder(seen)
+    def _encoded(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
+        """Features for the action, and for the value where it has its own."""
+        seen = observations if self.observation_scales is None else self.observation_scales(observations)
+        return self.encoder(seen), None if self.value_encoder is None else self.value_encoder(seen)
+
+    def _split(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The states of the action's memory and of the value's, which may have none."""
+        assert self.memory is not None
+        return states[:, : self.memory.state_size], states[:, self.memory.state_size :]
+
+    def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
+        value_features = features if value_features is None else value_features
         return self.action_head(features), self.value_head(value_features).squeeze(-1)
-
-    def _scaled(self, observations: Observations) -> Observations:
-        return observations if self.observation_scales is None else self.observation_scales(observations)
 
     def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
         actions = self.interface.actions
@@ -167,7 +184,14 @@ def _built(interface: Interface, network: Network, seed: int) -> Policy:
         return Policy(interface, network)
 
 
-def _memory(num_inputs: int, network: Network) -> Lstm | Gru | None:
-    if network.memory == "none":
+def _memory(encoder: Features | None, network: Network) -> Lstm | Gru | None:
+    if network.memory == "none" or encoder is None:
         return None
-    return (Lstm if network.memory == "lstm" else Gru)(num_inputs, network.memory_size)
+    return (Lstm if network.memory == "lstm" else Gru)(encoder.num_features, network.memory_size)
+
+
+def _unrolled(memory: Lstm | Gru | None, features: Tensor, states: Tensor, past: Past) -> Tensor:
+    assert memory is not None
+    inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
+    rows = memory.unroll(inputs_LN, states, past.begins_LN).flatten(0, 1)
+    return rows if past.counted is None else rows[past.counted]

@@ -60,13 +60,14 @@ class ActionLayout:
 
     @cached_property
     def squashed(self) -> NDArray[np.bool_]:
-        """Which of the continuous dimensions are squashed."""
-        return (np.isfinite(self.low) & np.isfinite(self.high)) if self.squashes else np.zeros(len(self.low), np.bool_)
+        """Which of the continuous dimensions are squashed: those with two bounds and something between them."""
+        has_room = np.isfinite(self.low) & np.isfinite(self.high) & (self.low < self.high)
+        return has_room if self.squashes else np.zeros(len(self.low), np.bool_)
 
     @property
     def half_ranges(self) -> NDArray[np.float64]:
         """Half the distance of the bounds of the dimensions that are squashed, nan for the others."""
-        return np.where(self.squashed, (self.high - self.low) / 2, np.nan)
+        return np.where(self.squashed, self.high / 2 - self.low / 2, np.nan)
 
     def to_env(self, stored: Any) -> Any:
         """The stored action in the environment's own terms."""
@@ -111,18 +112,19 @@ class _Builder:
     def _box(self, space: spaces.Box) -> Build:
         first = len(self._layout.categories) + self._dimensions
         size = int(np.prod(space.shape))
-        squashed = self._squashed[self._dimensions : self._dimensions + size].reshape(space.shape)
+        dimensions = slice(self._dimensions, self._dimensions + size)
         self._dimensions += size
         columns, low, high = slice(first, first + size), space.low, space.high
+        squashed = self._squashed[dimensions].reshape(space.shape)
         # Bounds that are not finite would make nan of dimensions that are not squashed.
-        floor, half = np.where(squashed, low, 0.0), np.where(squashed, (high - low) / 2, 0.0)
+        half = np.nan_to_num(self._layout.half_ranges[dimensions]).reshape(space.shape)
+        floor = np.where(squashed, low, 0.0)
 
         def build(row: Row) -> NDArray[Any]:
             drawn = row[columns].reshape(space.shape)
             if self._layout.squashes:
                 drawn = np.where(squashed, floor + (np.tanh(drawn.astype(np.float64)) + 1) * half, drawn)
-            clipped: NDArray[Any] = np.clip(drawn, low, high).astype(space.dtype)
-            return clipped
+            return np.asarray(np.clip(drawn, low, high), space.dtype)  # a single number stays an array
 
         return build
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -317,11 +318,16 @@ def test_every_gate_starts_orthogonal(kind: type[Memory], num_inputs: int) -> No
             torch.testing.assert_close(short, torch.eye(len(short)), rtol=0, atol=1e-5)
 
 
-def test_an_lstm_starts_by_remembering_and_a_gru_without_bias() -> None:
-    assert Lstm(3, 2).bias.tolist() == [0, 0, 0, 0, 1, 1, 0, 0]
+def test_units_begin_with_memories_of_two_to_a_hundred_steps() -> None:
+    """A gate that is open to 1 - 1/T keeps a share of 1/e for some T steps."""
+    patience = math.log(99)
+    assert Lstm(3, 3).bias.tolist() == pytest.approx(
+        [0, 0, 0, 0, -patience / 2, -patience, 0, patience / 2, patience, 0, 0, 0]
+    )
     gru = Gru(3, 2)
-    assert gru.bias.tolist() == [0] * 6
+    assert gru.bias.tolist() == pytest.approx([0, 0, 0, patience, 0, 0])
     assert gru.bias_reset.tolist() == [0, 0]
+    assert 1 / (1 + math.exp(-patience)) == pytest.approx(0.99)
 
 
 @KINDS
