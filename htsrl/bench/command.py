@@ -209,7 +209,7 @@ class ChaosTable:
 
 @dataclass(frozen=True)
 class RestartTable:
-    """How long a run of Pong stands still when one of its workers is killed."""
+    """How long a run of Pong stands still when one of its executors is killed."""
 
     kills: int = 10
     """How many, one after another."""

@@ -1,4 +1,4 @@
-"""How long a run stands still when one of its workers is killed."""
+"""How long a run stands still when one of its executors is killed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from htsrl.config import Config, Placement
 from htsrl.config_file import to_json
 from htsrl.errors import HtsrlError
 from htsrl.presets import preset
+from htsrl.process_name import name_of_process
 from htsrl.run_folder import RunFolder
 
 ENV_ID = "ALE/Pong-v5"
-WARM_UP_SECONDS = 25.0
-"""Until a spare process has its imports behind it."""
-PAUSE_SECONDS = 12.0
-"""Between two kills, time for the next spare."""
+PAUSE_SECONDS = 10.0
+"""Between two kills, at least; the next one also waits for a spare process to have its preparations behind it."""
 PATIENCE_SECONDS = 120.0
 
 
@@ -51,7 +50,7 @@ def config() -> Config:
 
 
 def measure(kills: int) -> list[Standstill]:
-    """Kill the worker with the lowest pid, time and again, and look for when barriers are recorded."""
+    """Kill an executor, time and again, and look for when barriers are recorded."""
     announcer = Announcer(kills)
     with TemporaryDirectory(prefix="htsrl-restart-") as name:
         folder = RunFolder(Path(name) / "run")
@@ -69,11 +68,12 @@ def measure(kills: int) -> list[Standstill]:
 
 def _kill_once(run: subprocess.Popen[bytes], folder: RunFolder, number: int, announcer: Announcer) -> Standstill:
     announcer.begin(f"{ENV_ID}, kill {number + 1}")
-    _until(lambda: _num_barriers(folder) > 0, run)
+    _until(lambda: _num_barriers(folder) > 0 and bool(_children(run, "spare")), run)
     before, start = _num_barriers(folder), time.monotonic()
-    time.sleep(PAUSE_SECONDS if number else WARM_UP_SECONDS)
+    time.sleep(PAUSE_SECONDS)
     usual = (time.monotonic() - start) / max(1, _num_barriers(folder) - before)
-    os.kill(children_of(run.pid)[0], signal.SIGKILL)
+    executors = _children(run, "executor")
+    os.kill(executors[number % len(executors)], signal.SIGKILL)
     killed = time.monotonic()
     barriers = _num_barriers(folder)
     # Up to two rollouts are complete without the dead; the one after them is not.
@@ -81,6 +81,11 @@ def _kill_once(run: subprocess.Popen[bytes], folder: RunFolder, number: int, ann
     standstill = Standstill(time.monotonic() - killed - 2 * usual, usual)
     announcer.end(f"{standstill.seconds:.2f} s")
     return standstill
+
+
+def _children(run: subprocess.Popen[bytes], role: str) -> list[int]:
+    """Worker processes are named after what they do."""
+    return [pid for pid in children_of(run.pid) if name_of_process(pid).startswith(role)]
 
 
 def _until(condition: Callable[[], bool], run: subprocess.Popen[bytes]) -> None:
@@ -121,8 +126,8 @@ def table(document: dict[str, Any], measured: Sequence[Standstill]) -> Table:
         headings,
         [row],
         [
-            f"SIGKILL of the worker of {ENV_ID} (A2C preset, two executors with 8 environments each) with the lowest "
-            "pid, so of executors and learner in turn, and how long it takes until the next barrier that needs it: "
-            "noticing, a process, its environments, their states, the rollout or update made again.",
+            f"SIGKILL of an executor of {ENV_ID} (A2C preset, two executors with 8 environments each), and how long it "
+            "takes until the next barrier that needs it: noticing, a process, its environments, their states, the "
+            "rollout made again.",
         ],
     )
