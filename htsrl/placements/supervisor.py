@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from htsrl.checkpoint.background import Written
+from htsrl.dataflow.exchange import COMING_BACK
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Doorbell
@@ -150,7 +151,9 @@ class Supervisor:
             exchange.published_version = max(exchange.published_version, self._reported_version)
         by_sigkill = worker.exit_code == -signal.SIGKILL and number not in self._failures
         error = self._failures.pop(number, None) or self._obituary(number)
-        if fatal := self.restarts.judge(Death(number, self._point(number, error), by_sigkill, error)):
+        suspect = self._stepped(number) if by_sigkill else None
+        env = error.env if isinstance(error, EnvironmentFailure) else suspect
+        if fatal := self.restarts.judge(Death(number, self._point(number, env), by_sigkill, error, suspect)):
             raise fatal
         headline, *details = str(error).splitlines()
         self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
@@ -195,11 +198,11 @@ class Supervisor:
         self._failures.setdefault(number, EnvironmentFailure(text, inside[0]) if inside else PeerDied(text))
         worker.end()
 
-    def _point(self, number: int, error: HtsrlError) -> Hashable:
-        """How far a worker had come, in terms that are the same when it comes there again."""
+    def _point(self, number: int, env: int | None) -> Hashable:
+        """How far a worker, or the environment that it died in, had come; the same when it comes there again."""
         exchange, envs = self._shared.exchange, list(self._envs_of(number))
-        if isinstance(error, EnvironmentFailure) and error.env is not None:
-            return error.env, int(exchange.completed_rollouts[error.env]), int(exchange.requests[error.env])
+        if env is not None:
+            return env, int(exchange.completed_rollouts[env]), int(exchange.requests[env])
         return exchange.published_version, exchange.completed_rollouts[envs].tobytes()
 
     def _obituary(self, number: int) -> HtsrlError:
@@ -219,6 +222,11 @@ class Supervisor:
     def _inside(self, number: int) -> list[int]:
         """The environment that a worker is in the middle of, or was when it ended."""
         return [env for env in self._stepped_envs(number) if self._shared.exchange.inside[env] % 2]
+
+    def _stepped(self, number: int) -> int | None:
+        """The environment that a worker was in when it ended, unless that was being brought back, which takes long."""
+        inside = [env for env in self._inside(number) if self._shared.exchange.episodes[env][1] != COMING_BACK]
+        return inside[0] if inside else None
 
     def _stepped_envs(self, number: int) -> Envs:
         executor = self._hosted[number].executor

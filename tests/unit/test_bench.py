@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import htsrl
-from htsrl.bench import restart
+from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command import LearningTable, SleepingTable
@@ -30,7 +30,7 @@ from htsrl.bench.sleeping import Measured, SleepingBench, rows
 from htsrl.bench.tasks import TASKS, Schedule, Task
 from htsrl.cli_train import TrainA2C, TrainPPO
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, HtsrlError
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 SECRET_HOST = "secret-host-name"
@@ -331,3 +331,19 @@ def test_what_kills_cost_is_what_a_run_stands_still_beyond_the_usual() -> None:
     assert document["longest_standstill_seconds"] == 3.1
     assert document["throughput_lost_at_a_kill_a_minute"] == pytest.approx(0.6 / 60)
     assert restart.table(document, measured).rows[0] == ["3", "0.70 s", "3.10 s", "0.10 s", "1.0%"]
+
+
+def test_what_keeping_costs_is_taken_from_each_pair() -> None:
+    pairs = [keeping.Pair("a2c", *both) for both in ((980, 1000), (396, 400), (1010, 1000))]
+    document = keeping.summary([*pairs, keeping.Pair("ppo", 500, 500)])
+    assert document["a2c"]["cost"] == pytest.approx(0.01)
+    assert document["a2c"]["cost_range"] == pytest.approx([-0.01, 0.02])
+    row = keeping.table(keeping.KeepingBench(30.0, 3, 10.0), document).rows[0]
+    assert row == ["a2c", "980 (396 to 1,010)", "1,000 (400 to 1,000)", "1.0% (-1.0% to 2.0%)"]
+
+
+def test_throughput_is_measured_between_updates_once_a_run_is_under_way() -> None:
+    lines = [{"time/time_elapsed": at, "step": step} for at, step in ((2.0, 10), (5.0, 30), (13.0, 50), (15.0, 90))]
+    assert keeping.rate(lines, skipped_seconds=3.0) == (90 - 30) / (15.0 - 5.0)
+    with pytest.raises(HtsrlError, match="less than two updates"):
+        keeping.rate(lines, skipped_seconds=12.0)
