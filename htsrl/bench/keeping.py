@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from htsrl.bench.announcer import Announcer
+from htsrl.bench.live_run import LiveRun, live_run
 from htsrl.bench.record import Summary, Table
 from htsrl.config import Config, Placement
-from htsrl.config_file import to_json
-from htsrl.errors import ConfigError, HtsrlError
+from htsrl.errors import ConfigError
 from htsrl.metrics.sinks import read_json_lines
 from htsrl.presets import preset
-from htsrl.run_folder import RunFolder
 
 ENV_ID = "ALE/Pong-v5"
 ALGORITHMS = ("a2c", "ppo")
 WARM_UP_SECONDS = 20.0
 """After the first update: until the spare process has made its preparations, which happens once in a run."""
-PATIENCE_SECONDS = 120.0
-"""Until there is a first update."""
+FEWEST_UPDATES = 5
+"""Measured in a run, however slow."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,13 @@ class KeepingBench:
             for algorithm in ALGORITHMS
             for keeps in (True, False)
         }
+
+
+class Update(NamedTuple):
+    """When it was recorded, and after how many steps."""
+
+    seconds: float
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -131,41 +133,28 @@ def table(bench: KeepingBench, document: Mapping[str, Any]) -> Table:
 
 
 def _steps_per_second(config: Config, seconds: float) -> float:
-    """Of a run in processes of its own, which is killed when it has been measured."""
-    with TemporaryDirectory(prefix="htsrl-keeping-") as name:
-        folder = RunFolder(Path(name) / "run")
-        (Path(name) / "config.json").write_text(to_json(config))
-        command = ["train", "--config", str(Path(name) / "config.json"), "--run-dir", str(folder.path)]
-        run = subprocess.Popen(
-            [sys.executable, "-m", "htsrl", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            return _observed(run, folder, seconds)
-        finally:
-            run.kill()
-            run.wait()
+    with live_run(config) as run:
+        run.wait_until(lambda: bool(_updates(run)))
+        time.sleep(WARM_UP_SECONDS + seconds)
+        run.wait_until(lambda: len(settled(_updates(run))) >= FEWEST_UPDATES)
+        return rate(settled(_updates(run)))
 
 
-def _observed(run: subprocess.Popen[bytes], folder: RunFolder, seconds: float) -> float:
-    start = time.monotonic()
-    while not (folder.metrics_file.exists() and folder.metrics_file.stat().st_size):
-        if run.poll() is not None or time.monotonic() > start + PATIENCE_SECONDS:
-            raise HtsrlError(f"the run made no update in {PATIENCE_SECONDS:g} s, or ended")
-        time.sleep(0.1)
-    time.sleep(WARM_UP_SECONDS + seconds)
-    if run.poll() is not None:
-        raise HtsrlError(f"the run ended by itself, with code {run.returncode}")
-    return rate(read_json_lines(folder.metrics_file), WARM_UP_SECONDS)
+def _updates(run: LiveRun) -> list[Update]:
+    path = run.folder.metrics_file
+    lines = read_json_lines(path) if path.exists() else []
+    return [Update(line["time/time_elapsed"] or 0.0, int(line["step"] or 0)) for line in lines]
 
 
-def rate(lines: Sequence[Mapping[str, Any]], skipped_seconds: float) -> float:
-    """Steps per second between two updates: the first one so long after the very first, and the last."""
-    times = [(float(line["time/time_elapsed"]), int(line["step"])) for line in lines]
-    measured = [(at, step) for at, step in times if at >= times[0][0] + skipped_seconds]
-    if len(measured) < 2:
-        raise HtsrlError("there were less than two updates in the time that is measured; give more seconds per run")
-    (first, first_step), (last, last_step) = measured[0], measured[-1]
-    return (last_step - first_step) / (last - first)
+def settled(updates: Sequence[Update]) -> list[Update]:
+    """Those so long after the first that only training is left to be done."""
+    return [update for update in updates if update.seconds >= updates[0].seconds + WARM_UP_SECONDS]
+
+
+def rate(updates: Sequence[Update]) -> float:
+    """Steps per second from the first update to the last."""
+    first, last = updates[0], updates[-1]
+    return (last.steps - first.steps) / (last.seconds - first.seconds)
 
 
 def _name(algorithm: str, keeps: bool) -> str:

@@ -30,7 +30,7 @@ from htsrl.bench.sleeping import Measured, SleepingBench, rows
 from htsrl.bench.tasks import TASKS, Schedule, Task
 from htsrl.cli_train import TrainA2C, TrainPPO
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
-from htsrl.errors import ConfigError, HtsrlError
+from htsrl.errors import ConfigError
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 SECRET_HOST = "secret-host-name"
@@ -343,7 +343,7 @@ def test_what_keeping_costs_is_taken_from_each_pair() -> None:
 
 
 def test_throughput_is_measured_between_updates_once_a_run_is_under_way() -> None:
-    lines = [{"time/time_elapsed": at, "step": step} for at, step in ((2.0, 10), (5.0, 30), (13.0, 50), (15.0, 90))]
-    assert keeping.rate(lines, skipped_seconds=3.0) == (90 - 30) / (15.0 - 5.0)
-    with pytest.raises(HtsrlError, match="less than two updates"):
-        keeping.rate(lines, skipped_seconds=12.0)
+    start, ready = 2.0, 2.0 + keeping.WARM_UP_SECONDS
+    updates = [keeping.Update(start, 10), keeping.Update(ready - 0.1, 20), keeping.Update(ready, 30)]
+    updates += [keeping.Update(ready + 8.0, 50), keeping.Update(ready + 10.0, 90)]
+    assert keeping.rate(keeping.settled(updates)) == (90 - 30) / 10.0
