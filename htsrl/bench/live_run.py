@@ -16,7 +16,7 @@ from htsrl.config_file import to_json
 from htsrl.errors import HtsrlError
 from htsrl.run_folder import RunFolder
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import htsrl
 from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
-from htsrl.bench.command import LearningTable, SleepingTable
+from htsrl.bench.command import KeepingTable, LearningTable, SleepingTable
 from htsrl.bench.command_line import bench_command, train_command
 from htsrl.bench.learning import Learned, Verdict
 from htsrl.bench.provenance import Provenance
@@ -340,6 +340,28 @@ def test_what_keeping_costs_is_taken_from_each_pair() -> None:
     assert document["a2c"]["cost_range"] == pytest.approx([-0.01, 0.02])
     row = keeping.table(keeping.KeepingBench(30.0, 3, 10.0), document).rows[0]
     assert row == ["a2c", "980 (396 to 1,010)", "1,000 (400 to 1,000)", "1.0% (-1.0% to 2.0%)"]
+
+
+def test_the_sides_of_the_keeping_bench_take_turns_in_going_first_and_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, bool]] = []
+
+    def throughput(config: Config, seconds: float) -> float:
+        keeps = config.placement.restart_workers
+        assert (config.placement.checkpoint_every_seconds, seconds) == (7.0 if keeps else None, 1.0)
+        ran.append((config.experiment.algorithm.name, keeps))
+        return 99.0 if keeps else 100.0
+
+    monkeypatch.setattr(keeping, "_steps_per_second", throughput)
+    KeepingTable(seconds_per_run=1.0, repetitions=2, checkpoint_every_seconds=7.0, output=tmp_path).run()
+    first = [("a2c", True), ("a2c", False), ("ppo", True), ("ppo", False)]
+    assert ran == [*first, *((algorithm, not keeps) for algorithm, keeps in first)]
+    (path,) = tmp_path.glob("*-keeping.json")
+    document = json.loads(path.read_text())
+    assert document["command"].startswith("htsrl bench keeping --seconds-per-run 1.0 --repetitions 2")
+    assert len(document["repetitions"]) == 4
+    assert document["summary"]["ppo"]["cost"] == pytest.approx(0.01)
 
 
 def test_throughput_is_measured_between_updates_once_a_run_is_under_way() -> None:
