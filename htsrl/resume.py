@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,23 @@ def resume(
             version = int(checkpoint.document["version"])
             restore_cut(checkpoint.arrays, version, blueprint.shared(memory), memory)
             standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
-            if changes:
-                folder.note_change_of_numerics(version, changes, fingerprint_for(config.placement))
-            folder.save_config(config)
+            with _or_as_it_was(folder):
+                folder.save_config(config)
+                if changes:
+                    folder.note_change_of_numerics(version, changes, fingerprint_for(config.placement))
             return run_to_end(blueprint, memory, folder, standing)
         finally:
             memory.close_fd()
+
+
+@contextmanager
+def _or_as_it_was(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write to {folder.path}: {error.strerror}; make room there and resume again, nothing is lost"
+        ) from error
 
 
 def _config(

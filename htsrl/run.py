@@ -75,7 +75,10 @@ def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, en
     path = folder.path / f"failed_environment_{env}.json"
     reproducer = reproducer_of(blueprint.config.experiment, shared, env)
     _unless_the_disk_is_full("the reproducer", lambda: folder.save_json(path, reproducer), recorder.say)
-    recorder.say(f"what led environment {env} there, its seed and its actions, is in {path}")
+    recorder.say(
+        f"what led environment {env} there, seed {reproducer['reset_seed']} and its actions, is in {path}; once it is "
+        f"mended, `htsrl resume {folder.path}` goes on after update {recorder.version}"
+    )
 
 
 def _unless_the_disk_is_full(what: str, write: Callable[[], None], say: Callable[[str], None]) -> None:

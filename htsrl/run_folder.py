@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -99,12 +100,19 @@ class RunFolder:
         return self.path / "tensorboard"
 
     def create(self, config: Config, fingerprint: Fingerprint) -> None:
+        """Make it, or leave nothing of it, so that the same command can be given again."""
         try:
             self.path.mkdir(0o700, parents=True)
         except OSError as error:
             raise ConfigError(f"cannot make run_dir={self.path}: {error.strerror}") from error
-        self.save_config(config)
-        self._save_fingerprint(fingerprint)
+        try:
+            self.save_config(config)
+            self._save_fingerprint(fingerprint)
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise RunFolderError(
+                f"cannot write to run_dir={self.path}: {error.strerror}; make room there, or choose another folder"
+            ) from error
 
     def save_config(self, config: Config) -> None:
         _write(self.config_file, to_json(config).encode())

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import atari_step, chaos, costs, learning, restart, runs, sleeping
+from htsrl.bench import atari_step, chaos, costs, keeping, learning, restart, runs, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
@@ -209,7 +209,7 @@ class ChaosTable:
 
 @dataclass(frozen=True)
 class RestartTable:
-    """How long a run of Pong stands still when one of its workers is killed."""
+    """How long a run of Pong stands still when one of its executors is killed."""
 
     kills: int = 10
     """How many, one after another."""
@@ -228,6 +228,37 @@ class RestartTable:
             repetitions=restart.repetitions(measured),
             summary=document,
             tables=[restart.table(document, measured)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
+class KeepingTable:
+    """Throughput of Pong with checkpoints and workers that are started again, against a run without either."""
+
+    seconds_per_run: float = 30.0
+    """How long each run is measured, once it is under way."""
+    repetitions: int = 3
+    """Pairs of runs for each algorithm; they take turns."""
+    checkpoint_every_seconds: float = 10.0
+    """How often the one side writes a checkpoint; a run that is not told otherwise does so every 300 s."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        bench = keeping.KeepingBench(self.seconds_per_run, self.repetitions, self.checkpoint_every_seconds)
+        provenance = Provenance.take()
+        pairs = keeping.measure(bench)
+        summary = keeping.summary(pairs)
+        record = Record(
+            name="keeping",
+            command=bench_command("keeping", self),
+            provenance=provenance,
+            configs=bench.configs(),
+            repetitions=keeping.repetitions(pairs),
+            summary=summary,
+            tables=[keeping.table(bench, summary)],
         )
         _publish(record, self.output)
         return 0
@@ -281,6 +312,7 @@ class Bench:
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
+        | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 

@@ -1,35 +1,28 @@
-"""How long a run stands still when one of its workers is killed."""
+"""How long a run stands still when one of its executors is killed."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.killer import children_of
+from htsrl.bench.live_run import LiveRun, live_run
 from htsrl.bench.record import Table
 from htsrl.config import Config, Placement
-from htsrl.config_file import to_json
-from htsrl.errors import HtsrlError
 from htsrl.presets import preset
+from htsrl.process_name import name_of_process
 from htsrl.run_folder import RunFolder
 
 ENV_ID = "ALE/Pong-v5"
-WARM_UP_SECONDS = 25.0
-"""Until a spare process has its imports behind it."""
-PAUSE_SECONDS = 12.0
-"""Between two kills, time for the next spare."""
-PATIENCE_SECONDS = 120.0
+PAUSE_SECONDS = 10.0
+"""Between two kills, at least; the next one also waits for a spare process to have its preparations behind it."""
 
 
 @dataclass(frozen=True)
@@ -51,44 +44,32 @@ def config() -> Config:
 
 
 def measure(kills: int) -> list[Standstill]:
-    """Kill the worker with the lowest pid, time and again, and look for when barriers are recorded."""
+    """Kill an executor, time and again, and look for when barriers are recorded."""
     announcer = Announcer(kills)
-    with TemporaryDirectory(prefix="htsrl-restart-") as name:
-        folder = RunFolder(Path(name) / "run")
-        (Path(name) / "config.json").write_text(to_json(config()))
-        command = ["train", "--config", str(Path(name) / "config.json"), "--run-dir", str(folder.path)]
-        with open(os.devnull, "w") as nowhere:
-            run = subprocess.Popen([sys.executable, "-m", "htsrl", *command], stdout=nowhere, stderr=nowhere)
-        try:
-            found = [_kill_once(run, folder, i, announcer) for i in range(kills)]
-        finally:
-            run.kill()
-            run.wait()
-    return found
+    with live_run(config()) as run:
+        return [_kill_once(run, number, announcer) for number in range(kills)]
 
 
-def _kill_once(run: subprocess.Popen[bytes], folder: RunFolder, number: int, announcer: Announcer) -> Standstill:
+def _kill_once(run: LiveRun, number: int, announcer: Announcer) -> Standstill:
     announcer.begin(f"{ENV_ID}, kill {number + 1}")
-    _until(lambda: _num_barriers(folder) > 0, run)
-    before, start = _num_barriers(folder), time.monotonic()
-    time.sleep(PAUSE_SECONDS if number else WARM_UP_SECONDS)
-    usual = (time.monotonic() - start) / max(1, _num_barriers(folder) - before)
-    os.kill(children_of(run.pid)[0], signal.SIGKILL)
+    run.wait_until(lambda: _num_barriers(run.folder) > 0 and bool(_children(run, "spare")))
+    before, start = _num_barriers(run.folder), time.monotonic()
+    time.sleep(PAUSE_SECONDS)
+    usual = (time.monotonic() - start) / max(1, _num_barriers(run.folder) - before)
+    executors = _children(run, "executor")
+    os.kill(executors[number % len(executors)], signal.SIGKILL)
     killed = time.monotonic()
-    barriers = _num_barriers(folder)
+    barriers = _num_barriers(run.folder)
     # Up to two rollouts are complete without the dead; the one after them is not.
-    _until(lambda: _num_barriers(folder) >= barriers + 3, run)
+    run.wait_until(lambda: _num_barriers(run.folder) >= barriers + 3)
     standstill = Standstill(time.monotonic() - killed - 2 * usual, usual)
     announcer.end(f"{standstill.seconds:.2f} s")
     return standstill
 
 
-def _until(condition: Callable[[], bool], run: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if run.poll() is not None or time.monotonic() > deadline:
-            raise HtsrlError(f"the run got nowhere for {PATIENCE_SECONDS:g} s, or ended")
-        time.sleep(0.005)
+def _children(run: LiveRun, role: str) -> list[int]:
+    """Worker processes are named after what they do."""
+    return [pid for pid in children_of(run.pid) if name_of_process(pid).startswith(role)]
 
 
 def _num_barriers(folder: RunFolder) -> int:
@@ -121,8 +102,8 @@ def table(document: dict[str, Any], measured: Sequence[Standstill]) -> Table:
         headings,
         [row],
         [
-            f"SIGKILL of the worker of {ENV_ID} (A2C preset, two executors with 8 environments each) with the lowest "
-            "pid, so of executors and learner in turn, and how long it takes until the next barrier that needs it: "
-            "noticing, a process, its environments, their states, the rollout or update made again.",
+            f"SIGKILL of an executor of {ENV_ID} (A2C preset, two executors with 8 environments each), and how long it "
+            "takes until the next barrier that needs it: noticing, a process, its environments, their states, the "
+            "rollout made again.",
         ],
     )

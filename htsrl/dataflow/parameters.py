@@ -8,6 +8,7 @@ into the slots and publishing copies nothing; on another device each slot has a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -91,7 +92,8 @@ class ParameterRing:
         self.slots = self._shared if self._on_host else self._shared.to(device)
         self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)
         self.statistics = self._shared_statistics if self._on_host else self._shared_statistics.to(device)
-        self.modules = [build_module().to(device) for _ in range(NUM_SLOTS)]
+        module = build_module().to(device)  # once: initial values take a while, and are not needed here
+        self.modules = [deepcopy(module) for _ in range(NUM_SLOTS)]
         self.layout = FlatLayout.of(self.modules[0])
         self._mirrored_versions = [-1] * NUM_SLOTS
         for module, slot, statistics in zip(self.modules, self.slots, self.statistics, strict=True):

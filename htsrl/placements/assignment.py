@@ -1,4 +1,4 @@
-"""What one worker process hosts, and how it wakes the others."""
+"""What one worker process hosts and holds, and how it wakes the others."""
 
 from __future__ import annotations
 
@@ -62,14 +62,20 @@ class Doorbells:
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """All that a worker process is told: its roles, and the file descriptors it inherits."""
+class Equipment:
+    """The file descriptors that a worker process inherits, whatever it will be."""
 
-    number: int
-    hosted: Hosted
-    blueprint: Blueprint
-    doorbells: Doorbells
+    blueprint_fd: int
     memory_fd: int
     lifeline_fd: int
     report_fd: int
     dump_fd: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which of the run's workers a process becomes."""
+
+    number: int
+    hosted: Hosted
+    doorbells: Doorbells

@@ -6,16 +6,18 @@ without.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.capsules import capsule_arrays
-from htsrl.dataflow.exchange import Cost, control_arrays
+from htsrl.dataflow.exchange import control_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -26,7 +28,6 @@ from htsrl.envs.forgiving import ForgivingAgents
 from htsrl.envs.make import make_env
 from htsrl.metrics.episodes import WINDOW
 from htsrl.roles.executor import Executor
-from htsrl.roles.meter import Meter
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
 from htsrl.schedules.schedule import make_schedule
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from htsrl.roles.report import UpdateReport
 
 Envs = tuple[int, ...]
+MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -79,28 +81,30 @@ class Blueprint:
         return Shared.over(memory, self.trajectory, make_schedule(self.experiment.schedule))
 
     def build_executor(
-        self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, meter: Meter | None = None
+        self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, make_env: MakeEnv | None = None
     ) -> Executor:
+        """`make_env` is for those who have environments at hand, or watch over them."""
         experiment, poisons = self.experiment, self.config.placement.verify_storages
         replicas = [
-            Replica(env, self._make_agents(meter), shared, experiment.seed, experiment.num_intervals, poisons)
+            Replica(
+                env,
+                self._make_agents(make_env or self.make_env),
+                shared,
+                experiment.seed,
+                experiment.num_intervals,
+                poisons,
+            )
             for env in self.executor_envs[index]
         ]
-        if meter:
-            for replica in replicas:
-                meter.watch(replica, "keep_capsule", Cost.KEEPING)
         return Executor(replicas, actors, learner)
 
-    def _make_agents(self, meter: Meter | None) -> Agents:
+    def _make_agents(self, make_env: MakeEnv) -> Agents:
         if self.experiment.on_env_error == "truncate":
-            return ForgivingAgents(lambda: self._make_env(meter), self.interface)
-        return agents_of(self._make_env(meter), self.interface)
+            return ForgivingAgents(make_env, self.interface)
+        return agents_of(make_env(), self.interface)
 
-    def _make_env(self, meter: Meter | None) -> gymnasium.Env[Any, Any]:
-        env = make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
-        if meter:
-            meter.watch_simulator(env)
-        return env
+    def make_env(self) -> gymnasium.Env[Any, Any]:
+        return make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
 
     def build_policy(self) -> Policy:
         from htsrl.policies.policy import policy_for
@@ -133,6 +137,19 @@ class Blueprint:
 
         slots, verify = LearnerSlots(memory), self.config.placement.verify_storages
         return Learner(self.experiment, shared, parameters, slots, executors, report, at_barrier, verify)
+
+
+def write_blueprint(blueprint: Blueprint) -> int:
+    """Put it into a file without a name, for processes that inherit its descriptor; returns that."""
+    fd = os.memfd_create("htsrl-blueprint")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(cloudpickle.dumps(blueprint))
+    return fd
+
+
+def read_blueprint(fd: int) -> Blueprint:
+    blueprint: Blueprint = cloudpickle.loads(os.pread(fd, os.fstat(fd).st_size, 0))
+    return blueprint
 
 
 def share_out(num_envs: int, num_workers: int) -> tuple[Envs, ...]:

@@ -34,6 +34,10 @@ class Mouthpiece:
     def checkpoint(self, written: Written) -> None:
         self._send({"kind": "checkpoint", **asdict(written)})
 
+    def preparing(self, done: bool) -> None:
+        """A spare's: it begins with what is the user's code, or has that behind it."""
+        self._send({"kind": "preparing", "done": done})
+
     def failure(self, error: BaseException, details: str) -> None:
         env = error.env if isinstance(error, EnvironmentFailure) else None
         self._send({"kind": "failure", "error": type(error).__name__, "message": details, "env": env})

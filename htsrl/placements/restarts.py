@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied
 
-MOST_KILLS_AT_ONE_POINT = 50
+MOST_KILLS_IN_ONE_STEP = 2
+"""Who kills at random hardly meets the same step of the same environment a third time; want of memory does."""
+MOST_KILLS_AT_ONE_POINT = 20
+"""A killer who hits, every other time, the very worker that was coming back does so twenty times once in a million."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Death:
     by_sigkill: bool
     """Killed from outside, by a person or for want of memory; all else is its own doing and would happen again."""
     error: HtsrlError
+    suspect: int | None = None
+    """The environment in whose step it was killed; the point is then that step."""
 
 
 class Restarts:
@@ -34,11 +39,27 @@ class Restarts:
         """None where the worker is to be started again, else the error that the run ends with."""
         here = (death.worker, death.point)
         self._deaths[here] += 1
-        most = MOST_KILLS_AT_ONE_POINT if death.by_sigkill else 1
-        goes_on = self.allowed and _may_pass(death.error) and self._deaths[here] <= most
-        return None if goes_on else death.error
+        if not self.allowed or not _may_pass(death.error):
+            return death.error
+        if self._deaths[here] <= _most(death):
+            return None
+        return death.error if death.suspect is None else _accusation(death, self._deaths[here])
 
 
 def _may_pass(error: HtsrlError) -> bool:
     """A kill, a crash or a whim of an environment; what htsrl itself finds wrong, it would find wrong again."""
     return isinstance(error, PeerDied | EnvironmentFailure) and not isinstance(error, NotReproduced)
+
+
+def _most(death: Death) -> int:
+    if not death.by_sigkill:
+        return 1
+    return MOST_KILLS_AT_ONE_POINT if death.suspect is None else MOST_KILLS_IN_ONE_STEP
+
+
+def _accusation(death: Death, times: int) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        f"in environment {death.suspect}, {death.error}, {times} times in the same step. That is how the kernel ends a "
+        "process for which there is no memory left (`dmesg` tells); see what the environment takes there",
+        death.suspect,
+    )

@@ -10,22 +10,23 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from htsrl.checkpoint.background import Written
+from htsrl.dataflow.exchange import COMING_BACK
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Doorbell
 from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied
 from htsrl.interrupts import uninterrupted
 from htsrl.placements.assignment import Assignment, Doorbells, crew
-from htsrl.placements.blueprint import Blueprint, Envs
+from htsrl.placements.blueprint import Blueprint, Envs, write_blueprint
 from htsrl.placements.messages import error_of, report_of, written_of
 from htsrl.placements.restarts import Death, Restarts
+from htsrl.placements.spares import Spares
 from htsrl.placements.vigil import Vigil
-from htsrl.placements.worker_process import WorkerProcess, describe_exit
+from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
 from htsrl.roles.report import UpdateReport
 from htsrl.schedules.schedule import storage_of
 
 GRACE_SECONDS = 0.5
-SPARE_AFTER_SECONDS = 10.0
 STARTING_SECONDS = 120.0
 """For imports and the making of environments, beside the deadline."""
 
@@ -45,6 +46,7 @@ class Supervisor:
     def __init__(self, blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
         placement = blueprint.config.placement
         self._blueprint = blueprint
+        self._blueprint_fd = write_blueprint(blueprint)
         self._memory = memory
         self._listeners = listeners
         self._shared: Shared = blueprint.shared(memory)
@@ -57,8 +59,7 @@ class Supervisor:
         self._start_deadlines = [0.0] * len(self._hosted)
         self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
-        self._spare: WorkerProcess | None = None
-        self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
+        self._spares = Spares(lambda: self._launch(spare=True), self._drop)
         self._poll = select.poll()
         self._vigil = Vigil(placement.deadline_seconds, len(self._hosted))
         self.restarts = Restarts(placement.restart_workers)
@@ -82,8 +83,9 @@ class Supervisor:
                     with uninterrupted():
                         if self._bury(number):
                             return
-            with uninterrupted():
-                self._look_after_the_spare()
+            if self.restarts.allowed:
+                with uninterrupted():
+                    self._spares.look_after()
             signs = [self._sign_of_progress(number) for number in range(len(self._hosted))]
             for number in self._vigil.overdue(time.monotonic(), signs):
                 self._end_a_hang(number)
@@ -93,7 +95,7 @@ class Supervisor:
         self._shared.exchange.stop()
         for doorbell in self._doorbells:
             doorbell.ring()
-        workers = [*self._workers, *([self._spare] if self._spare else [])]
+        workers = [*self._workers, *([self._spares.process] if self._spares.process else [])]
         try:
             deadline = time.monotonic() + GRACE_SECONDS
             while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
@@ -105,12 +107,13 @@ class Supervisor:
                 self._listen_to(number)
             for worker in workers:
                 worker.close()
-            for fd in (self._lifeline_fd, self._our_life_fd, *(doorbell.fd for doorbell in self._doorbells)):
+            doorbells = [doorbell.fd for doorbell in self._doorbells]
+            for fd in (self._blueprint_fd, self._lifeline_fd, self._our_life_fd, *doorbells):
                 os.close(fd)
 
     def _launch(self, spare: bool = False) -> WorkerProcess:
         doorbells = [doorbell.fd for doorbell in self._doorbells]
-        worker = WorkerProcess([self._memory.fd, self._lifeline_fd, *doorbells], spare)
+        worker = WorkerProcess(Inheritance(self._blueprint_fd, self._memory.fd, self._lifeline_fd, doorbells), spare)
         for fd in worker.fds:
             self._poll.register(fd, select.POLLIN | select.POLLHUP)
         return worker
@@ -119,18 +122,7 @@ class Supervisor:
         worker = self._workers[number]
         self._naps_before[number] = int(self._shared.exchange.naps[number])
         self._start_deadlines[number] = time.monotonic() + STARTING_SECONDS
-        worker.assign(
-            Assignment(
-                number=number,
-                hosted=self._hosted[number],
-                blueprint=self._blueprint,
-                doorbells=self._doorbells_for(number),
-                memory_fd=self._memory.fd,
-                lifeline_fd=self._lifeline_fd,
-                report_fd=worker.report_fd,
-                dump_fd=worker.dump_fd,
-            )
-        )
+        worker.assign(Assignment(number, self._hosted[number], self._doorbells_for(number)))
 
     def _listen_to(self, number: int) -> bool:
         """Act on a worker's messages; True when training is over."""
@@ -140,7 +132,7 @@ class Supervisor:
                     self._failures[number] = error_of(message)
                 elif message["kind"] == "checkpoint":
                     self._listeners.on_checkpoint(written_of(message))
-                else:
+                elif message["kind"] == "update":
                     report = report_of(message)
                     self._reported_version = report.version
                     self._listeners.on_report(report)
@@ -159,7 +151,9 @@ class Supervisor:
             exchange.published_version = max(exchange.published_version, self._reported_version)
         by_sigkill = worker.exit_code == -signal.SIGKILL and number not in self._failures
         error = self._failures.pop(number, None) or self._obituary(number)
-        if fatal := self.restarts.judge(Death(number, self._point(number, error), by_sigkill, error)):
+        suspect = self._stepped(number) if by_sigkill else None
+        env = error.env if isinstance(error, EnvironmentFailure) else suspect
+        if fatal := self.restarts.judge(Death(number, self._point(number, env), by_sigkill, error, suspect)):
             raise fatal
         headline, *details = str(error).splitlines()
         self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
@@ -167,9 +161,8 @@ class Supervisor:
         return False
 
     def _replace(self, number: int) -> None:
-        dead, spare = self._workers[number], self._spare
-        self._workers[number] = spare or self._launch()
-        self._spare = None
+        dead = self._workers[number]
+        self._workers[number] = self._spares.take() or self._launch()
         self._drop(dead)
         inside = self._shared.exchange.inside
         for env in self._stepped_envs(number):
@@ -178,25 +171,11 @@ class Supervisor:
         self._set_to_work(number)
         for doorbell in self._doorbells:  # the dead may have written a word and not rung
             doorbell.ring()
-        self._spare_time = time.monotonic()
 
     def _drop(self, worker: WorkerProcess) -> None:
         for fd in worker.fds:
             self._poll.unregister(fd)
         worker.close()
-
-    def _look_after_the_spare(self) -> None:
-        """Have a process at hand that has imported everything, so that a dead worker is back in no time."""
-        if self._spare and self._spare.has_ended:
-            self._spare.end()
-            self._drop(self._spare)
-            self._spare = None
-            self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
-        if self._spare is None and self.restarts.allowed and time.monotonic() >= self._spare_time:
-            try:
-                self._spare = self._launch(spare=True)
-            except OSError:  # no process or descriptor to be had; training can do without
-                self._spare_time = time.monotonic() + SPARE_AFTER_SECONDS
 
     def _sign_of_progress(self, number: int) -> Hashable:
         """Something that changes while a worker gets on with its work; None while it rightly waits or still starts."""
@@ -219,11 +198,11 @@ class Supervisor:
         self._failures.setdefault(number, EnvironmentFailure(text, inside[0]) if inside else PeerDied(text))
         worker.end()
 
-    def _point(self, number: int, error: HtsrlError) -> Hashable:
-        """How far a worker had come, in terms that are the same when it comes there again."""
+    def _point(self, number: int, env: int | None) -> Hashable:
+        """How far a worker, or the environment that it died in, had come; the same when it comes there again."""
         exchange, envs = self._shared.exchange, list(self._envs_of(number))
-        if isinstance(error, EnvironmentFailure) and error.env is not None:
-            return error.env, int(exchange.completed_rollouts[error.env]), int(exchange.requests[error.env])
+        if env is not None:
+            return env, int(exchange.completed_rollouts[env]), int(exchange.requests[env])
         return exchange.published_version, exchange.completed_rollouts[envs].tobytes()
 
     def _obituary(self, number: int) -> HtsrlError:
@@ -243,6 +222,11 @@ class Supervisor:
     def _inside(self, number: int) -> list[int]:
         """The environment that a worker is in the middle of, or was when it ended."""
         return [env for env in self._stepped_envs(number) if self._shared.exchange.inside[env] % 2]
+
+    def _stepped(self, number: int) -> int | None:
+        """The environment that a worker was in when it ended, unless that was being brought back, which takes long."""
+        inside = [env for env in self._inside(number) if self._shared.exchange.episodes[env][1] != COMING_BACK]
+        return inside[0] if inside else None
 
     def _stepped_envs(self, number: int) -> Envs:
         executor = self._hosted[number].executor

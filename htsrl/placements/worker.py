@@ -1,8 +1,8 @@
 """A worker process: builds its roles from the blueprint and drives them until the run stops.
 
-Started as `python -m htsrl.placements.worker PARENT_PID`, with its assignment on standard input. A fresh interpreter
-rather than a fork: no inherited locks, threads or file descriptors, and no second run of the user's script. With
-`--spare` it first imports all that any worker could need, and then waits for a worker to die.
+Started as `python -m htsrl.placements.worker PARENT_PID`, with its equipment and then its assignment on standard input.
+A fresh interpreter rather than a fork: no inherited locks, threads or file descriptors, and no second run of the user's
+script. With `--spare` it first prepares for all that any worker could need, and then waits for one to die.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import faulthandler
 import os
 import sys
 import traceback
+from dataclasses import dataclass, fields
+from typing import Any
 
 import cloudpickle
+import gymnasium
 
 from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.exchange import Cost
@@ -22,9 +25,12 @@ from htsrl.dataflow.signals import Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError, WaitTimeout
 from htsrl.parent_death import die_with_parent, parent_is_stopped
-from htsrl.placements.assignment import Assignment
+from htsrl.placements.assignment import Assignment, Equipment
+from htsrl.placements.blueprint import Blueprint, read_blueprint
 from htsrl.placements.messages import Mouthpiece
+from htsrl.placements.preparation import Stock, prepare
 from htsrl.placements.worker_process import DUMP_SIGNAL
+from htsrl.process_name import name_this_process
 from htsrl.roles.executor import Executor
 from htsrl.roles.meter import Meter
 from htsrl.roles.role import Jittery, Role, advance_all
@@ -33,19 +39,33 @@ from htsrl.roles.role import Jittery, Role, advance_all
 MOST_WAITS_IN_VAIN = 3
 
 
+@dataclass(frozen=True)
+class Post:
+    """A place in a run: which one, and what there is to fill it with."""
+
+    assignment: Assignment
+    equipment: Equipment
+    blueprint: Blueprint
+    stock: Stock
+
+
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
+    equipment: Equipment = cloudpickle.load(sys.stdin.buffer)
+    _keep_to_this_process(equipment)
+    faulthandler.register(DUMP_SIGNAL, file=equipment.dump_fd)
+    mouthpiece = Mouthpiece(equipment.report_fd)
+    stock: Stock = []
     if "--spare" in sys.argv:
-        _import_what_computes()
+        stock = prepare(equipment.blueprint_fd, mouthpiece)
+        name_this_process("spare")
     try:
         assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
     except EOFError:  # a spare that was not needed
         return
-    _keep_to_this_process(assignment)
-    faulthandler.register(DUMP_SIGNAL, file=assignment.dump_fd)
-    mouthpiece = Mouthpiece(assignment.report_fd)
+    name_this_process(assignment.hosted.name)
     try:
-        _work(assignment, mouthpiece)
+        _work(Post(assignment, equipment, read_blueprint(equipment.blueprint_fd), stock), mouthpiece)
     except HtsrlError as error:
         mouthpiece.failure(error, str(error))
         sys.exit(1)
@@ -54,38 +74,28 @@ def main() -> None:
         sys.exit(1)
 
 
-def _import_what_computes() -> None:
-    """All of it: an optimizer imports more when the first one is made."""
-    import torch
-
-    import htsrl.roles.actor
-    import htsrl.roles.learner  # noqa: F401
-
-    torch.optim.Adam([torch.zeros(1)], fused=True)
-
-
-def _work(assignment: Assignment, mouthpiece: Mouthpiece) -> None:
-    import_modules(assignment.blueprint.experiment.imports)
-    memory = SharedArrays(assignment.blueprint.memory_specs(), assignment.memory_fd)
-    shared = assignment.blueprint.shared(memory)
-    measures = assignment.blueprint.config.placement.measure_costs
-    meter = Meter(shared.exchange.cpu_seconds[assignment.number]) if measures else None
-    roles = _build_roles(assignment, memory, shared, mouthpiece, meter)
-    _take_turns(assignment, shared, roles, meter)
+def _work(post: Post, mouthpiece: Mouthpiece) -> None:
+    import_modules(post.blueprint.experiment.imports)
+    memory = SharedArrays(post.blueprint.memory_specs(), post.equipment.memory_fd)
+    shared = post.blueprint.shared(memory)
+    measures = post.blueprint.config.placement.measure_costs
+    meter = Meter(shared.exchange.cpu_seconds[post.assignment.number]) if measures else None
+    roles = _build_roles(post, memory, shared, mouthpiece, meter)
+    while post.stock:
+        post.stock.pop().close()
+    _take_turns(post, shared, roles, meter)
     for role in roles:
         if isinstance(role, Executor):
             role.close()
 
 
 def _build_roles(
-    assignment: Assignment, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, meter: Meter | None
+    post: Post, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, meter: Meter | None
 ) -> list[Role]:
-    hosted, blueprint, doorbells = assignment.hosted, assignment.blueprint, assignment.doorbells
+    hosted, blueprint, doorbells = post.assignment.hosted, post.blueprint, post.assignment.doorbells
     roles: list[Role] = []
     if hosted.executor is not None:
-        roles.append(
-            blueprint.build_executor(hosted.executor, shared, doorbells.ring_actors, doorbells.ring_learner, meter)
-        )
+        roles.append(_build_executor(post, hosted.executor, shared, meter))
     if hosted.actor is not None or hosted.learner:
         from htsrl.numerics import use_one_thread
 
@@ -109,12 +119,27 @@ def _build_roles(
     return roles
 
 
-def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role], meter: Meter | None) -> None:
+def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None) -> Executor:
+    def make_env() -> gymnasium.Env[Any, Any]:
+        env = post.stock.pop() if post.stock else post.blueprint.make_env()
+        if meter:
+            meter.watch_simulator(env)
+        return env
+
+    doorbells = post.assignment.doorbells
+    executor = post.blueprint.build_executor(index, shared, doorbells.ring_actors, doorbells.ring_learner, make_env)
+    if meter:
+        for replica in executor.replicas:
+            meter.watch(replica, "keep_capsule", Cost.KEEPING)
+    return executor
+
+
+def _take_turns(post: Post, shared: Shared, roles: list[Role], meter: Meter | None) -> None:
     """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
-    placement = assignment.blueprint.config.placement
+    placement, assignment = post.blueprint.config.placement, post.assignment
     turns = [Jittery(role, placement.jitter_seconds) for role in roles] if placement.jitter_seconds else roles
     exchange, number = shared.exchange, assignment.number
-    waiter = Waiter(assignment.doorbells.own, assignment.lifeline_fd)
+    waiter = Waiter(assignment.doorbells.own, post.equipment.lifeline_fd)
     waiter.waited_seconds = float(exchange.waited_seconds[number])
     exchange.naps[number] += 2 - exchange.naps[number] % 2  # whoever worked here before may have died in its sleep
     in_vain = 0
@@ -141,10 +166,10 @@ def _take_turns(assignment: Assignment, shared: Shared, roles: list[Role], meter
             )
 
 
-def _keep_to_this_process(assignment: Assignment) -> None:
+def _keep_to_this_process(equipment: Equipment) -> None:
     """An environment that forks must not take our descriptors along: they would outlive this process."""
-    for fd in (assignment.memory_fd, assignment.lifeline_fd, assignment.report_fd, assignment.dump_fd):
-        os.set_inheritable(fd, False)
+    for field in fields(equipment):
+        os.set_inheritable(getattr(equipment, field.name), False)
 
 
 def _has_finished(roles: list[Role]) -> bool:

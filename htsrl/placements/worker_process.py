@@ -8,36 +8,60 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cloudpickle
 
 from htsrl.numerics import ONE_THREAD
-from htsrl.placements.assignment import Assignment
+from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.messages import Earpiece
 
 DUMP_SECONDS = 1.0
 DUMP_SIGNAL = signal.SIGUSR1
 
 
-class WorkerProcess:
-    """Started first, told later what to do: until then it is a spare that has its imports behind it."""
+@dataclass(frozen=True)
+class Inheritance:
+    """The descriptors that all workers of a run share."""
 
-    def __init__(self, inherited_fds: Sequence[int], spare: bool = False) -> None:
-        report_read_fd, self.report_fd = os.pipe()
+    blueprint_fd: int
+    memory_fd: int
+    lifeline_fd: int
+    doorbell_fds: Sequence[int]
+
+    @property
+    def fds(self) -> Sequence[int]:
+        return [self.blueprint_fd, self.memory_fd, self.lifeline_fd, *self.doorbell_fds]
+
+
+class WorkerProcess:
+    """Started first, told later what to do: until then it is a spare that has its preparations behind it."""
+
+    def __init__(self, inheritance: Inheritance, spare: bool = False) -> None:
+        report_read_fd, report_fd = os.pipe()
         self.dump_fd = os.memfd_create("htsrl-stack")
         self._process = subprocess.Popen(
             # -P and the path below: the worker imports what this process would, and not more.
             [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
             stdin=subprocess.PIPE,
-            pass_fds=[*inherited_fds, self.report_fd, self.dump_fd],
+            pass_fds=[*inheritance.fds, report_fd, self.dump_fd],
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
             process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
         )
-        os.close(self.report_fd)
+        os.close(report_fd)
         self.pid = self._process.pid
         self.earpiece = Earpiece(report_read_fd)
         self.exit_fd = _exit_fd(self.pid, otherwise=report_read_fd)
         """Readable once the process has ended; where there is no such thing, the end of its messages has to do."""
+        self._tell(
+            Equipment(
+                blueprint_fd=inheritance.blueprint_fd,
+                memory_fd=inheritance.memory_fd,
+                lifeline_fd=inheritance.lifeline_fd,
+                report_fd=report_fd,
+                dump_fd=self.dump_fd,
+            )
+        )
 
     @property
     def fds(self) -> set[int]:
@@ -57,9 +81,17 @@ class WorkerProcess:
 
     def assign(self, assignment: Assignment) -> None:
         assert self._process.stdin is not None
+        self._tell(assignment)
         try:
-            with self._process.stdin as stdin:
-                stdin.write(cloudpickle.dumps(assignment))
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def _tell(self, what: Equipment | Assignment) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(cloudpickle.dumps(what))
+            self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it has died; its exit tells
 

@@ -12,14 +12,14 @@ class Executor:
     """Takes each of its environments as far as it can go, in turn; none waits for another."""
 
     def __init__(self, replicas: Sequence[Replica], notify_actors: NotifyFor, notify_learner: Notify) -> None:
-        self._replicas = replicas
+        self.replicas = replicas
         self._notify_actors = notify_actors
         self._notify_learner = notify_learner
 
     def advance(self) -> bool:
         progressed: list[int] = []
         completed = False
-        for replica in self._replicas:
+        for replica in self.replicas:
             rollout = replica.rollout
             if replica.advance():
                 progressed.append(replica.index)
@@ -32,12 +32,12 @@ class Executor:
 
     @property
     def finished(self) -> bool:
-        return all(replica.stage is Stage.NOTHING for replica in self._replicas)
+        return all(replica.stage is Stage.NOTHING for replica in self.replicas)
 
     def waits_for(self) -> str:
-        envs_by_stage = {stage: [r.index for r in self._replicas if r.stage is stage] for stage in Stage}
+        envs_by_stage = {stage: [r.index for r in self.replicas if r.stage is stage] for stage in Stage}
         return ", ".join(f"{stage.value} (environments {envs})" for stage, envs in envs_by_stage.items() if envs)
 
     def close(self) -> None:
-        for replica in self._replicas:
+        for replica in self.replicas:
             replica.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -14,7 +15,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-Fault = Literal["none", "raise", "sys.exit", "fork and exit", "hang", "segfault", "not finite", "shape", "open files"]
+Fault = Literal[
+    "none", "raise", "sys.exit", "fork and exit", "hang", "segfault", "not finite", "shape", "open files", "leak", "hog"
+]  # fmt: skip
+LEAK_BYTES = 8 << 20
+MOST_LEAKS = 40
+"""Steps that a process has memory for."""
 HANG_SECONDS = 60.0  # longer than any test waits, and short enough for a test that fails to end by itself
 DIED_AT = "died_at"
 """File in the current folder that holds the time of a sudden end."""
@@ -43,7 +49,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._episode_steps = episode_steps
         self._step_seconds = step_seconds
         self._once = once
-        self._open_files: list[Any] = []
+        self._leaked: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -60,7 +66,11 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
             self._go_wrong()
         self._steps += 1
         if self._fault == "open files":
-            self._open_files.append(Path(os.devnull).open())  # noqa: SIM115  (a leak is what is wanted)
+            self._leaked.append(Path(os.devnull).open())  # noqa: SIM115  (a leak is what is wanted)
+        if self._fault == "leak" and "htsrl.placements.worker" in sys.orig_argv:  # and not where it is only looked at
+            if not self._leaked:
+                limit_memory(MOST_LEAKS * LEAK_BYTES)
+            self._leaked.append(bytearray(LEAK_BYTES))
         return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
 
     def _observation(self) -> NDArray[np.float32]:
@@ -80,6 +90,9 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
                 return
         if self._fault == "segfault":
             os.kill(os.getpid(), signal.SIGSEGV)
+        if self._fault == "hog":  # as the kernel does it
+            self._leaked.append(b"x" * LEAK_BYTES)
+            os.kill(os.getpid(), signal.SIGKILL)
         if self._fault == "raise":
             raise ValueError("the robot fell over")
         if self._fault == "sys.exit":
@@ -93,6 +106,32 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
                 time.sleep(HANG_SECONDS)
             Path(DIED_AT).write_text(str(time.time()))
             os._exit(3)
+
+
+class Patient(Faulty):
+    """Takes its time until there is a file "killed", and hangs where it is made by a spare, if asked to."""
+
+    may_be_made_ahead = True
+
+    def __init__(self, hangs_in_spare: bool) -> None:
+        super().__init__(episode_steps=50)
+        with Path("made").open("a") as made:
+            made.write(f"{os.getpid()}\n")
+        if hangs_in_spare and "--spare" in sys.argv:
+            Path("hanging").touch()
+            time.sleep(HANG_SECONDS)
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not Path("killed").exists():
+            time.sleep(0.05)
+        return super().step(action)
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let this process have so much more than it has, and nothing beyond."""
+    (data,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:")]
+    most = int(data.split()[1]) * 1024 + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 gymnasium.register(id="Faulty-v0", entry_point=f"{__name__}:Faulty")

@@ -222,6 +222,33 @@ def test_an_environment_that_opens_more_and_more_files_gets_a_new_process_and_th
     assert result.digest == undisturbed(tmp_path, episode_steps=50)
 
 
+def test_an_environment_that_takes_more_and_more_memory_gets_a_new_process_and_the_bits_are_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"episode_steps": 10, "total_steps": 64}
+    result = train_with(tmp_path, "leak", num_actors=1, **settings)
+    assert result.restarts == 1
+    assert "environment 0 raised MemoryError in step" in capfd.readouterr().err
+    assert result.digest == undisturbed(tmp_path, **settings)
+
+
+def test_an_environment_that_is_killed_for_want_of_memory_in_one_step_again_and_again_ends_the_run_with_what_led_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    who = r"in environment 0, executor 0 with actor 0 \(pid \d+\)"
+    with pytest.raises(
+        EnvironmentFailure, match=rf"^{who} was killed by SIGKILL while .*, 3 times in the same step\. "
+    ):
+        train_with(tmp_path, "hog")
+    said = capfd.readouterr().err
+    assert said.count("is started again") == 2
+    assert f"seed {reset_seed(seed=1, env=0, episode=0)} and its actions" in said
+    assert f"`htsrl resume {tmp_path / 'run'}` goes on after update " in said
+    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
+    mended = partial(Faulty, "none", fault_seed=reset_seed(1, 0, 0), fault_step=FAULT_STEP)
+    assert resume(tmp_path / "run", env=mended).digest == undisturbed(tmp_path)
+
+
 def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_are_the_same(tmp_path: Path) -> None:
     class Stopper(Assassin):
         signal = signal.SIGSTOP

@@ -260,3 +260,50 @@ path, checkpoint = newest_valid(Path("run/checkpoints"), warn=said.append)
 assert path.name == "000000040" and not said
 """
     run_on_small_disk(tmp_path, script)
+
+
+START = """
+from htsrl import A2C, Config, Experiment, Placement, resume, train
+from htsrl.errors import RunFolderError
+
+experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, total_steps=2 * 5 * 4)
+quiet = Placement("inline", run_dir=Path("run"), tensorboard=False, progress="off")
+
+def refused(command, *arguments, **named):
+    try:
+        command(*arguments, **named)
+    except RunFolderError as error:
+        return str(error)
+"""
+
+
+def test_a_run_that_begins_on_a_full_disk_is_refused_in_words_and_begins_once_there_is_room(tmp_path: Path) -> None:
+    script = """
+fill_disk()
+said = refused(train, Config(experiment, quiet))
+assert said == (
+    "cannot write to run_dir=run: No space left on device; make room there, or choose another folder"
+), said
+assert not Path("run").exists()
+free_disk()
+assert train(Config(experiment, quiet)).updates == 4
+"""
+    run_on_small_disk(tmp_path, START + script)
+
+
+def test_a_run_that_is_resumed_on_a_full_disk_is_refused_in_words_and_goes_on_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    script = """
+train(Config(experiment, quiet))
+before = Path("run/config.json").read_bytes()
+fill_disk()
+said = refused(resume, "run", total_steps=2 * 5 * 8)
+assert said == (
+    "cannot write to run: No space left on device; make room there and resume again, nothing is lost"
+), said
+assert Path("run/config.json").read_bytes() == before
+free_disk()
+assert resume("run", total_steps=2 * 5 * 8).updates == 8
+"""
+    run_on_small_disk(tmp_path, START + script)

@@ -20,7 +20,7 @@ from small_run import oracle, quiet_placement, resume_inline, small_experiment, 
 from htsrl import PPO, Config, Experiment, train
 from htsrl.dataflow.versions import slot_of
 from htsrl.kill_points import KILL_AT, KILL_ONCE
-from htsrl.placements import supervisor
+from htsrl.placements import spares
 from htsrl.placements.supervisor import Supervisor
 from htsrl.placements.worker_process import WorkerProcess
 
@@ -139,7 +139,7 @@ def test_ctrl_c_while_a_dead_worker_is_being_replaced_is_passed_on_and_the_run_r
         launched.append(launch(self, spare))
         return launched[-1]
 
-    monkeypatch.setattr(supervisor, "SPARE_AFTER_SECONDS", 600.0)  # a spare would be there already
+    monkeypatch.setattr(spares, "FIRST_AFTER_SECONDS", 600.0)  # a spare would be there already
     monkeypatch.setattr(Supervisor, "_launch", interrupted_launch)
     crew = quiet_placement(num_executors=1, num_actors=1, run_dir=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):

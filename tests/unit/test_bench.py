@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import htsrl
-from htsrl.bench import restart
+from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
-from htsrl.bench.command import LearningTable, SleepingTable
+from htsrl.bench.command import KeepingTable, LearningTable, SleepingTable
 from htsrl.bench.command_line import bench_command, train_command
 from htsrl.bench.learning import Learned, Verdict
 from htsrl.bench.provenance import Provenance
@@ -331,3 +331,41 @@ def test_what_kills_cost_is_what_a_run_stands_still_beyond_the_usual() -> None:
     assert document["longest_standstill_seconds"] == 3.1
     assert document["throughput_lost_at_a_kill_a_minute"] == pytest.approx(0.6 / 60)
     assert restart.table(document, measured).rows[0] == ["3", "0.70 s", "3.10 s", "0.10 s", "1.0%"]
+
+
+def test_what_keeping_costs_is_taken_from_each_pair() -> None:
+    pairs = [keeping.Pair("a2c", *both) for both in ((980, 1000), (396, 400), (1010, 1000))]
+    document = keeping.summary([*pairs, keeping.Pair("ppo", 500, 500)])
+    assert document["a2c"]["cost"] == pytest.approx(0.01)
+    assert document["a2c"]["cost_range"] == pytest.approx([-0.01, 0.02])
+    row = keeping.table(keeping.KeepingBench(30.0, 3, 10.0), document).rows[0]
+    assert row == ["a2c", "980 (396 to 1,010)", "1,000 (400 to 1,000)", "1.0% (-1.0% to 2.0%)"]
+
+
+def test_the_sides_of_the_keeping_bench_take_turns_in_going_first_and_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, bool]] = []
+
+    def throughput(config: Config, seconds: float) -> float:
+        keeps = config.placement.restart_workers
+        assert (config.placement.checkpoint_every_seconds, seconds) == (7.0 if keeps else None, 1.0)
+        ran.append((config.experiment.algorithm.name, keeps))
+        return 99.0 if keeps else 100.0
+
+    monkeypatch.setattr(keeping, "_steps_per_second", throughput)
+    KeepingTable(seconds_per_run=1.0, repetitions=2, checkpoint_every_seconds=7.0, output=tmp_path).run()
+    first = [("a2c", True), ("a2c", False), ("ppo", True), ("ppo", False)]
+    assert ran == [*first, *((algorithm, not keeps) for algorithm, keeps in first)]
+    (path,) = tmp_path.glob("*-keeping.json")
+    document = json.loads(path.read_text())
+    assert document["command"].startswith("htsrl bench keeping --seconds-per-run 1.0 --repetitions 2")
+    assert len(document["repetitions"]) == 4
+    assert document["summary"]["ppo"]["cost"] == pytest.approx(0.01)
+
+
+def test_throughput_is_measured_between_updates_once_a_run_is_under_way() -> None:
+    start, ready = 2.0, 2.0 + keeping.WARM_UP_SECONDS
+    updates = [keeping.Update(start, 10), keeping.Update(ready - 0.1, 20), keeping.Update(ready, 30)]
+    updates += [keeping.Update(ready + 8.0, 50), keeping.Update(ready + 10.0, 90)]
+    assert keeping.rate(keeping.settled(updates)) == (90 - 30) / 10.0

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from htsrl.errors import ConfigError, HtsrlError, NotReproduced, PeerDied, TrainingDiverged, WaitTimeout
-from htsrl.placements.restarts import MOST_KILLS_AT_ONE_POINT, Death, Restarts
+from htsrl.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    HtsrlError,
+    NotReproduced,
+    PeerDied,
+    TrainingDiverged,
+    WaitTimeout,
+)
+from htsrl.placements.restarts import MOST_KILLS_AT_ONE_POINT, MOST_KILLS_IN_ONE_STEP, Death, Restarts
 
 
 def death(worker: int = 0, point: int = 0, by_sigkill: bool = False, error: HtsrlError | None = None) -> Death:
@@ -37,6 +45,15 @@ def test_kills_from_outside_are_forgiven_more_often_at_one_point() -> None:
     assert restarts.judge(death(by_sigkill=True)) is not None
 
 
+def test_kills_in_one_step_of_an_environment_are_forgiven_less_often_and_laid_to_its_charge() -> None:
+    restarts, killed = Restarts(allowed=True), Death(0, "step 7", by_sigkill=True, error=PeerDied("it died"), suspect=5)
+    assert [restarts.judge(killed) for _ in range(MOST_KILLS_IN_ONE_STEP)] == [None] * MOST_KILLS_IN_ONE_STEP
+    fatal = restarts.judge(killed)
+    assert isinstance(fatal, EnvironmentFailure)
+    assert fatal.env == 5
+    assert str(fatal).startswith("in environment 5, it died, 3 times in the same step. ")
+
+
 @pytest.mark.parametrize("kind", [ConfigError, HtsrlError, NotReproduced, TrainingDiverged, WaitTimeout])
 def test_what_would_happen_again_for_certain_is_not_tried_again(kind: type[HtsrlError]) -> None:
     error = kind("it cannot work")
@@ -44,4 +61,5 @@ def test_what_would_happen_again_for_certain_is_not_tried_again(kind: type[Htsrl
 
 
 def test_without_restarts_the_first_death_is_the_end() -> None:
-    assert Restarts(allowed=False).judge(death(by_sigkill=True)) is not None
+    killed = Death(0, "step 7", by_sigkill=True, error=PeerDied("it died"), suspect=5)
+    assert Restarts(allowed=False).judge(killed) is killed.error

@@ -228,17 +228,17 @@ class Postbox:
 def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadline_seconds: float) -> Postbox:
     """Drive a worker's loop over one role, without a run around it."""
     placement = SimpleNamespace(jitter_seconds=0.0, deadline_seconds=deadline_seconds)
-    assignment = SimpleNamespace(
-        number=0,
-        hosted=SimpleNamespace(name="postman"),
+    post = SimpleNamespace(
+        assignment=SimpleNamespace(
+            number=0, hosted=SimpleNamespace(name="postman"), doorbells=SimpleNamespace(own=doorbell)
+        ),
+        equipment=SimpleNamespace(lifeline_fd=lifeline),
         blueprint=SimpleNamespace(config=SimpleNamespace(placement=placement)),
-        doorbells=SimpleNamespace(own=doorbell),
-        lifeline_fd=lifeline,
     )
     exchange = SimpleNamespace(stopping=False, waited_seconds=[0.0], naps=[0], pulse=lambda: b"nobody moves")
     shared = SimpleNamespace(exchange=exchange)
     role = Postbox(shared, doorbell, arrives_after_look)
-    _take_turns(cast(Any, assignment), cast(Any, shared), [role], meter=None)
+    _take_turns(cast(Any, post), cast(Any, shared), [role], meter=None)
     return role
 
 

@@ -40,6 +40,7 @@ class Atari(gymnasium.Env[UInt8, np.int64]):
     """
 
     reports_episodes = True
+    may_be_made_ahead = True  # an idle one takes a MiB, and 100 ms to make
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  (as Gymnasium declares it)
 
     def __init__(

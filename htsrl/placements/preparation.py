@@ -1,0 +1,51 @@
+"""What a spare process does ahead, so that the start of a worker is short: imports, and environments.
+
+The environment's constructor is the user's code. It may fail, hang or crash here, and none of that may harm the run:
+the supervisor is told when it begins and when it is over, and takes nobody who is in the middle of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from htsrl.placements.blueprint import Blueprint, read_blueprint
+from htsrl.placements.messages import Mouthpiece
+
+Stock = list[gymnasium.Env[Any, Any]]
+"""Environments that were made and not used yet."""
+
+
+def prepare(blueprint_fd: int, mouthpiece: Mouthpiece) -> Stock:
+    _import_what_computes()
+    mouthpiece.preparing(done=False)
+    try:
+        stock = make_ahead(read_blueprint(blueprint_fd))
+    except (Exception, SystemExit):
+        stock = []  # if it goes wrong again when it is needed, it is said then
+    mouthpiece.preparing(done=True)
+    return stock
+
+
+def _import_what_computes() -> None:
+    """All of it: an optimizer imports more when the first one is made."""
+    import torch
+
+    import htsrl.roles.actor
+    import htsrl.roles.learner  # noqa: F401
+
+    torch.optim.Adam([torch.zeros(1)], fused=True)
+
+
+def make_ahead(blueprint: Blueprint) -> Stock:
+    """As many environments as any executor has, if an idle one costs next to nothing and says so.
+
+    Of others a single one is made and closed, for what that imports and loads.
+    """
+    env = blueprint.make_env()
+    if not (env.has_wrapper_attr("may_be_made_ahead") and env.get_wrapper_attr("may_be_made_ahead")):
+        env.close()
+        return []
+    most = max(len(envs) for envs in blueprint.executor_envs)
+    return [env, *(blueprint.make_env() for _ in range(most - 1))]
