@@ -19,6 +19,7 @@ from htsrl.errors import (  # noqa: E402
     WaitTimeout,
 )
 from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
+from htsrl.export import Exported, ExportFailed, export  # noqa: E402
 from htsrl.presets import preset  # noqa: E402
 from htsrl.resume import resume  # noqa: E402
 from htsrl.run_folder import RunResult  # noqa: E402
@@ -35,6 +36,8 @@ __all__ = [
     "EnvironmentFailure",
     "Evaluation",
     "Experiment",
+    "ExportFailed",
+    "Exported",
     "Finding",
     "HtsrlError",
     "Network",
@@ -48,6 +51,7 @@ __all__ = [
     "WaitTimeout",
     "check_env",
     "evaluate",
+    "export",
     "preset",
     "resume",
     "train",

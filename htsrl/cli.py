@@ -1,4 +1,4 @@
-"""The command line: `htsrl train`, `resume`, `eval`, `digest`, `compare`, `check-env`, `bench`."""
+"""The command line: `htsrl train`, `resume`, `eval`, `export`, `digest`, `compare`, `check-env`, `bench`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tyro
 
 from htsrl.bench.command import Bench
 from htsrl.cli_check_env import CheckEnv
+from htsrl.cli_export import Export
 from htsrl.cli_resume import Resume, resume_defaults
 from htsrl.cli_train import train_defaults
 from htsrl.digest import first_difference, read_links
@@ -122,6 +123,7 @@ def _parse(arguments: Sequence[str]) -> Command:
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Resume, tyro.conf.subcommand("resume", default=resuming)]
         | Annotated[Eval, tyro.conf.subcommand("eval")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Digest, tyro.conf.subcommand("digest")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
         | Annotated[CheckEnv, tyro.conf.subcommand("check-env")]

@@ -164,11 +164,15 @@ class RunFolder:
         _write(self.path / "diverged_batch.safetensors", save(arrays, metadata={"update": str(update)}))
 
     def load_policy(self, policy: nn.Module) -> None:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         if not self.policy_file.is_file():
             raise RunFolderError(f"{self.path} holds no policy.safetensors; did the run end?")
-        policy.load_state_dict(load_file(self.policy_file))
+        try:
+            policy.load_state_dict(load_file(self.policy_file))
+        except (SafetensorError, RuntimeError) as error:
+            raise RunFolderError(f"{self.policy_file} does not fit this run: {error}") from error
 
     def result(self) -> dict[str, Any]:
         path = self.path / "result.json"

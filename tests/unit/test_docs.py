@@ -22,6 +22,13 @@ def examples(document: Path) -> list[str]:
     return [block for block in blocks if block.startswith(("import", "from"))]
 
 
+def smaller(experiment: htsrl.Experiment) -> htsrl.Experiment:
+    """As little as shows that it runs; sequences for a memory are left as long as they are."""
+    if experiment.network.memory != "none":
+        return replace(experiment, algorithm=htsrl.PPO(epochs=1), total_steps=experiment.batch_steps)
+    return replace(experiment, num_envs=2, sync_interval=16, total_steps=32)
+
+
 EXAMPLES = [
     pytest.param(block, id=f"{document.stem}-{i}")
     for document in DOCUMENTS
@@ -35,13 +42,13 @@ def test_an_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Monke
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example, "example", "exec"), names)
     for experiment in [value for value in names.values() if isinstance(value, htsrl.Experiment)]:
-        run(replace(experiment, num_envs=2, sync_interval=16, total_steps=32))
+        run(smaller(experiment))
     if "Meeting" in names:
         run(htsrl.Experiment(names["Meeting"], num_envs=2, sync_interval=64, total_steps=256))
 
 
 def test_there_are_examples() -> None:
-    assert {"README-0", "teams-0", "normalization-0"} <= {str(example.id) for example in EXAMPLES}
+    assert {"README-0", "teams-0", "normalization-0", "spaces-0", "masks-0", "memory-0", "policies-0", "export-0"} <= {str(example.id) for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)

@@ -1,0 +1,127 @@
+"""`htsrl export`: from the folder of a run to a folder with its policy in formats that others read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from htsrl.config import EnvFactory, Experiment
+from htsrl.config_file import env_name
+from htsrl.dataflow.trajectory import MEMORY
+from htsrl.envs.look import interface_of
+from htsrl.envs.make import make_env
+from htsrl.errors import ConfigError, RunFolderError
+from htsrl.export.check import check, example_observations
+from htsrl.export.description import as_json, description
+from htsrl.export.signature import signature_of
+from htsrl.numerics import single_threaded
+from htsrl.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from htsrl.export.formats import Format
+    from htsrl.policies.policy import Policy
+
+NUM_TRACED = 2  # a single row would be taken for a constant
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, after it was found to do what the policy does."""
+
+    folder: Path
+    version: int
+    """How many updates the policy has learned from."""
+    differences: Mapping[str, float]
+    """By file, the largest difference from the policy's own numbers, as a part of 1 plus their size."""
+
+
+def export(
+    run_dir: Path | str,
+    output: Path | str | None = None,
+    format: Literal["onnx", "torch", "both"] = "both",  # noqa: A002
+    env: str | EnvFactory | None = None,
+) -> Exported:
+    """Write a run's final policy to the new folder `output` (RUN_DIR/export), as ONNX and as a torch.export program."""
+    if format not in ("onnx", "torch", "both"):
+        raise ConfigError(f"format={format!r} must be onnx, torch or both")
+    folder = RunFolder.existing(Path(run_dir))
+    target = folder.path / "export" if output is None else Path(output)
+    if target.exists():
+        raise ConfigError(f"output={target} exists already; choose another, or remove it")
+    version = int(folder.result()["updates"])
+    if version == 0:
+        raise RunFolderError(f"{run_dir} ended before its first update, so there is nothing to export; train it again")
+    experiment = folder.load_config(env).experiment
+    if format != "torch":
+        from htsrl.export.formats import require_onnx
+
+        require_onnx()
+    with single_threaded():
+        policy = _trained(folder, experiment)
+        about = {"env": env_name(experiment.env), "version": version}
+        differences = write(policy, target, ("onnx", "torch") if format == "both" else (format,), about)
+    return Exported(target, version, differences)
+
+
+def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[str, object]) -> dict[str, float]:
+    """Write `policy` to the new folder `target`, all of it or nothing; the largest difference by file."""
+    import torch
+
+    import htsrl
+    from htsrl.export.formats import FILES, runner, serialized, traced
+    from htsrl.export.graph import Graph
+
+    policy.eval().requires_grad_(False)
+    signature = signature_of(policy.interface, policy.state_size)
+    examples = {
+        signature.inputs[field].name: torch.from_numpy(array[0, :NUM_TRACED].copy())
+        for field, array in example_observations(policy).items()
+    }
+    if signature.state_size:
+        examples[MEMORY] = torch.zeros(NUM_TRACED, signature.state_size)
+    program = traced(Graph(policy, signature), examples)
+    files = {FILES[form]: serialized(program, signature, form) for form in forms}
+    differences = check(policy, signature, {FILES[form]: runner(files[FILES[form]], form) for form in forms})
+    document = {"htsrl": htsrl.__version__, **about, "files": list(files), **description(signature)}
+    files["policy.json"] = as_json(document).encode()
+    _publish(files, target)
+    return differences
+
+
+def _trained(folder: RunFolder, experiment: Experiment) -> Policy:
+    from htsrl.policies.policy import policy_for
+
+    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+    try:
+        policy = policy_for(experiment, interface_of(env, experiment.network))
+    finally:
+        env.close()
+    folder.load_policy(policy)
+    return policy
+
+
+def _publish(files: Mapping[str, bytes], target: Path) -> None:
+    """A folder appears with all its files in it, for nobody else to read."""
+    try:
+        target.parent.mkdir(0o700, parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            for name, data in files.items():
+                _write(temporary / name, data)
+            os.rename(temporary, target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make output={target}: {error.strerror}: {error.filename}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
