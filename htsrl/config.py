@@ -122,10 +122,11 @@ class Network:
     activation: Literal["tanh", "relu"] = "tanh"
     """Non-linearity of the MLP."""
     separate_value: bool | None = None
-    """Give the value its own network (and memory). None: yes, unless there are images or a policy of your own."""
+    """Give the value its own network, beside what is remembered. None: yes, unless there are images or a policy of your
+    own."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Let the policy remember what it has seen of the episode."""
-    memory_size: int = 128
+    memory_size: int = 64
     """Width of the memory."""
     backpropagation_length: int | None = None
     """Through how many steps gradients flow back; the memory before them is as it was when acting. Divides the unroll

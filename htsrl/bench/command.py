@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from htsrl.bench import atari_step, chaos, costs, keeping, learning, restart, runs, sleeping
+from htsrl.bench import atari_step, chaos, costs, keeping, learning, memory, restart, runs, sleeping
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
@@ -265,6 +265,37 @@ class KeepingTable:
 
 
 @dataclass(frozen=True)
+class MemoryTable:
+    """Throughput of recurrent policies against that of the same policies without a memory."""
+
+    work: tuple[str, ...] = tuple(memory.WORK)
+    """What is trained."""
+    repetitions: int = 3
+    """How often; all kinds take turns."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        unknown = [name for name in self.work if name not in memory.WORK]
+        if unknown or not self.work or self.repetitions < 1:
+            raise ConfigError(f"give work among {', '.join(map(repr, memory.WORK))}, and at least one repetition")
+        provenance = Provenance.take()
+        measured = memory.measure(self.work, self.repetitions)
+        summary = memory.summary(measured)
+        record = Record(
+            name="memory",
+            command=bench_command("memory", self),
+            provenance=provenance,
+            configs=memory.configs(self.work),
+            repetitions=[asdict(of) for of in measured],
+            summary=summary,
+            tables=[memory.table(summary)],
+        )
+        _publish(record, self.output)
+        return 0
+
+
+@dataclass(frozen=True)
 class RunsTable:
     """Write a record of runs that were trained before: score, curve, command and digest of each."""
 
@@ -313,6 +344,7 @@ class Bench:
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
+        | Annotated[MemoryTable, tyro.conf.subcommand("memory")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 

@@ -70,14 +70,16 @@ class Policy(nn.Module):
             self.encoder = encoder_for(seen, network)
             separate = not self.encoder.sees_images if network.separate_value is None else network.separate_value
             self.value_encoder = encoder_for(seen, network) if separate else None
-        self.memory = _memory(self.encoder, network)
-        self.value_memory = _memory(self.value_encoder, network)
+        self.memory = _memory(self.encoder.num_features, network)
         self.observation_scales = ObservationScales(seen) if network.normalize_observations else None
         self.reward_scale: RewardScale | None = None
         width = self.encoder.num_features if self.memory is None else self.memory.num_features
         actions = interface.actions
         self.action_head = orthogonal(nn.Linear(width, sum(actions.categories) + actions.num_continuous), 0.01)
-        self.value_head = orthogonal(nn.Linear(width, 1), 1.0)
+        value_width = width
+        if self.value_encoder is not None:
+            value_width = self.value_encoder.num_features + (0 if self.memory is None else self.memory.num_features)
+        self.value_head = orthogonal(nn.Linear(value_width, 1), 1.0)
         if actions.num_continuous:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
@@ -85,18 +87,18 @@ class Policy(nn.Module):
     @property
     def state_size(self) -> int:
         """How many numbers its memory is, 0 where it has none."""
-        return sum(memory.state_size for memory in (self.memory, self.value_memory) if memory is not None)
+        return 0 if self.memory is None else self.memory.state_size
 
     def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
         """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
         mask, (features, value_features) = observations.get(MASK_KEY), self._encoded(observations)
         if self.memory is not None:
             assert past is not None, "a policy with a memory needs to know what went before"
-            states, value_states = self._split(past.states)
-            features = _unrolled(self.memory, features, states, past)
-            if value_features is not None:
-                value_features = _unrolled(self.value_memory, value_features, value_states, past)
+            inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
+            features = self.memory.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
             if past.counted is not None:
+                features = features[past.counted]
+                value_features = None if value_features is None else value_features[past.counted]
                 mask = None if mask is None else mask[past.counted]
         action_outputs, values = self._heads(features, value_features)
         return self._distribution(action_outputs, mask), values
@@ -121,12 +123,7 @@ class Policy(nn.Module):
         features, value_features = self._encoded(observations)
         if self.memory is None:
             return *self._heads(features, value_features), None
-        before, value_before = self._split(observations[MEMORY])
-        features, states = self.memory.step(features, before)
-        if value_features is not None:
-            assert self.value_memory is not None
-            value_features, value_states = self.value_memory.step(value_features, value_before)
-            states = torch.cat([states, value_states], dim=1)
+        features, states = self.memory.step(features, observations[MEMORY])
         return *self._heads(features, value_features), states
 
     def _encoded(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
@@ -134,13 +131,12 @@ class Policy(nn.Module):
         seen = observations if self.observation_scales is None else self.observation_scales(observations)
         return self.encoder(seen), None if self.value_encoder is None else self.value_encoder(seen)
 
-    def _split(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of the action's memory and of the value's, which may have none."""
-        assert self.memory is not None
-        return states[:, : self.memory.state_size], states[:, self.memory.state_size :]
-
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
-        value_features = features if value_features is None else value_features
+        if value_features is None:
+            value_features = features
+        elif self.memory is not None:
+            # The value looks at what is remembered, but its errors, which may be large, do not decide what that is.
+            value_features = torch.cat([value_features, features.detach()], dim=1)
         return self.action_head(features), self.value_head(value_features).squeeze(-1)
 
     def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
@@ -184,14 +180,7 @@ def _built(interface: Interface, network: Network, seed: int) -> Policy:
         return Policy(interface, network)
 
 
-def _memory(encoder: Features | None, network: Network) -> Lstm | Gru | None:
-    if network.memory == "none" or encoder is None:
+def _memory(num_inputs: int, network: Network) -> Lstm | Gru | None:
+    if network.memory == "none":
         return None
-    return (Lstm if network.memory == "lstm" else Gru)(encoder.num_features, network.memory_size)
-
-
-def _unrolled(memory: Lstm | Gru | None, features: Tensor, states: Tensor, past: Past) -> Tensor:
-    assert memory is not None
-    inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
-    rows = memory.unroll(inputs_LN, states, past.begins_LN).flatten(0, 1)
-    return rows if past.counted is None else rows[past.counted]
+    return (Lstm if network.memory == "lstm" else Gru)(num_inputs, network.memory_size)
