@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from htsrl.config import PPO, Algorithm, Config, Experiment, Network, Placement
+from htsrl.config import LONGEST_BACKPROPAGATION, PPO, Algorithm, Config, Experiment, Network, Placement
 from htsrl.config_file import network_name
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
@@ -143,7 +144,8 @@ def _check_network(experiment: Experiment) -> None:
     if network.policy is not None and network.encoder != "auto":
         raise ConfigError(f"policy={network.policy!r} takes the place of encoder={network.encoder}; give one of them")
     name = "" if network.policy is None else network_name(network.policy)
-    if name is None or "<" in str(name):
+    has_name = isinstance(network.policy, str | type | types.FunctionType | None)
+    if name is None or "<" in name or not has_name:
         raise ConfigError(
             f"policy={network.policy!r} has no name under which evaluations and resumed runs could import it; "
             "make it a class or function at the top of a module"
@@ -151,6 +153,16 @@ def _check_network(experiment: Experiment) -> None:
     if network.separate_value and network.policy is not None:
         raise ConfigError(f"separate_value=True does not go with policy={name}, which serves actions and values alike")
     length = network.backpropagation_length
+    if (
+        length is None
+        and 4 * experiment.sequence_steps < min(unroll, LONGEST_BACKPROPAGATION)
+        and network.memory != "none"
+    ):
+        raise ConfigError(
+            f"an unroll of {unroll} steps has no divisor near {LONGEST_BACKPROPAGATION} through which gradients could "
+            f"flow back, the largest is {experiment.sequence_steps}; use a sync_interval such as "
+            f"{-(-unroll // 16) * 16}, or give backpropagation_length"
+        )
     if length is not None and network.memory == "none":
         raise ConfigError(
             f"backpropagation_length={length} needs a memory; use memory='lstm' or 'gru', or leave it out"

@@ -107,7 +107,7 @@ class Seat:
         """Take one step; the return and length of the episode that it ended, if it did."""
         action = self._agents.to_env(stored_actions if self._agents.is_team else stored_actions[0])
         outcome = self._blaming(f"step({action})", lambda: self._agents.step(action, self._seen()))
-        self.states *= np.reshape(self._agents.active, (-1, 1))  # who has left remembers nothing
+        self.states[~np.atleast_1d(self._agents.active)] = 0.0  # who has left remembers nothing
         self._episode.add(outcome)
         self._steps += 1
         if not outcome.over:

@@ -14,6 +14,7 @@ from htsrl.checkpoint.files import Checkpoint, newest_valid
 from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config import Config, EnvFactory, Placement
 from htsrl.config_check import check
+from htsrl.config_file import from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
@@ -96,7 +97,10 @@ def _checkpoint(folder: RunFolder) -> Checkpoint:
 
 
 def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
-    before, now = checkpoint.document["experiment"], experiment_document(config)
+    # What it does not say was not there yet when it was written, and so is the default.
+    document = checkpoint.document["experiment"]
+    complete = experiment_document(from_document({"experiment": document}, env="its own"))
+    before, now = {**complete, "env": document.get("env")}, experiment_document(config)
     differences = [line for line in _differences(before, now) if not line.startswith("total_steps:")]
     if differences:
         raise ConfigError(

@@ -152,9 +152,13 @@ class RunFolder:
             raise RunFolderError(f"{path} cannot be read: {error}") from error
 
     def save_policy(self, policy: nn.Module, version: int) -> None:
+        import torch
         from safetensors.torch import save
 
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
+        tensors = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in policy.state_dict().items()
+        }
         _write(self.policy_file, save(tensors, metadata={"version": str(version)}))
 
     def save_diverged_batch(self, update: int, batch: Mapping[str, NDArray[Any]]) -> None:

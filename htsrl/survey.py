@@ -13,7 +13,6 @@ from htsrl.config import Config, Experiment
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
-from htsrl.envs.agents import agents_of
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
@@ -71,25 +70,16 @@ def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None]:
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
-        interface, team_size = interface_of(env, experiment.network), team_size_of(env)
-        _look_at_masks(env, interface, team_size)
-        return interface, team_size
+        return interface_of(env, experiment.network), team_size_of(env)
     finally:
         env.close()
 
 
-def _look_at_masks(env: gymnasium.Env[Any, Any], interface: Interface, team_size: int | None) -> None:
-    rows = interface.empty_rows(*([] if team_size is None else [team_size]))
-    try:
-        agents_of(env, interface).reset(0, rows)
-    except ValueError as error:
-        raise ConfigError(f"after reset(seed=0), {error}") from error
-
-
 def _check_that_it_repeats(policy: Policy, again: Policy) -> None:
     """A network of the user's may draw its first weights from anywhere."""
-    for (name, tensor), other in zip(policy.state_dict().items(), again.state_dict().values(), strict=True):
-        if not tensor.equal(other):
+    ours, theirs = ({**dict(of.named_parameters()), **dict(of.named_buffers())} for of in (policy, again))
+    for name, tensor in ours.items():
+        if not tensor.equal(theirs[name]):
             raise ConfigError(
                 f"{name.removeprefix('encoder.network.')} of the policy begins with other numbers each time that it is "
                 "made, so no two runs could be alike; draw them from torch's own generator (torch.randn, nn.init)"
@@ -137,7 +127,11 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
     examples = example_inputs(policy.interface, num_rows)
     if policy.memory is not None:
         examples[MEMORY] = example_states(num_rows, policy.state_size)
+    examples["noise"] = torch.from_numpy(
+        policy.interface.actions.noise.draw(0, env=0, first_step=0, num_steps=num_rows)
+    )
+    on_device = {name: example.to(device) for name, example in examples.items()}
     try:
-        return find_reference_shape(probed.outputs, {name: example.to(device) for name, example in examples.items()})
+        return find_reference_shape(lambda inputs: probed.probe(inputs, inputs["noise"]), on_device)
     finally:
         memory.close_fd()

@@ -25,5 +25,7 @@ def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
 
 
 def normalized(advantages: Tensor) -> Tensor:
-    """Mean 0 and deviation 1."""
+    """Mean 0 and deviation 1; of a single one there is nothing to tell."""
+    if len(advantages) < 2:
+        return torch.zeros_like(advantages)
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)

@@ -3,7 +3,9 @@
 An executor that has written an observation into a storage writes a *ticket* into `requests[env]`; the actor
 that serves the environment writes its answer into the storage and then the same ticket into `answers[env]`.
 Every word has one writer, so whatever process is killed, the words say what is left to do. They only grow, except that
-an environment that was brought back asks once more for what it had asked for in the rollout that it makes again.
+an environment that was brought back asks once more for what it had asked for in the rollout that it makes again. Before
+that it *greets*, with a ticket below zero that its actor only copies: once that is answered, no answer to the executor
+that died can be under way any more.
 A word is written after the data that it announces, and x86-64 shows others the two in that order. Machines with a
 weaker memory order (ARM) would need a fence here.
 """
@@ -42,6 +44,16 @@ class Tickets:
     def rollout_and_row(self, tickets: Words) -> tuple[Words, Words]:
         rollouts, rows = np.divmod((tickets - 1) // 2, self.rows_per_rollout)
         return rollouts, rows
+
+    @staticmethod
+    def greeting(request: int, answer: int) -> int:
+        """Of an executor that takes over from a dead one: below zero, and unlike all that may be being answered."""
+        return min(request, answer, 0) - 1
+
+    @staticmethod
+    def greets(tickets: Words) -> NDArray[np.bool_]:
+        negative: NDArray[np.bool_] = tickets < 0
+        return negative
 
     @staticmethod
     def asks_to_act(tickets: Words) -> NDArray[np.bool_]:

@@ -39,14 +39,15 @@ class FlatLayout:
 
     def views(self, flat: torch.Tensor, module: nn.Module) -> list[torch.Tensor]:
         """The parts of `flat` shaped like the parameters of `module`, convolutions in channels_last order."""
+        images = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Conv2d)}
         return [
-            _shaped_like(parameter, flat[offset : offset + parameter.numel()])
+            _shaped_like(parameter, flat[offset : offset + parameter.numel()], id(parameter) in images)
             for offset, parameter in zip(self.offsets, module.parameters(), strict=True)
         ]
 
 
-def _shaped_like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    if parameter.dim() == 4:
+def _shaped_like(parameter: torch.Tensor, part: torch.Tensor, is_convolution: bool) -> torch.Tensor:
+    if is_convolution:
         out, channels, height, width = parameter.shape
         return part.view(out, height, width, channels).permute(0, 3, 1, 2)
     return part.view(parameter.shape)

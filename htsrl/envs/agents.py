@@ -82,19 +82,20 @@ class SingleAgent:
 
     def reset(self, seed: int, rows: Rows) -> Info:
         if self._writes_itself:
-            return self.env.reset_into(rows["obs"], seed=seed)  # type: ignore[no-any-return]
-        observation, info = self.env.reset(seed=seed)
-        self._writer.write(observation, rows)
+            observation, info = None, self.env.reset_into(rows["obs"], seed=seed)
+        else:
+            observation, info = self.env.reset(seed=seed)
+            self._writer.write(observation, rows)
         self._writer.write_mask(observation, info, rows)
         return info  # type: ignore[no-any-return]
 
     def step(self, action: Any, rows: Rows) -> Outcome:
         if self._writes_itself:
-            reward, terminated, truncated, info = self.env.step_into(action, rows["obs"])
+            observation, (reward, terminated, truncated, info) = None, self.env.step_into(action, rows["obs"])
         else:
             observation, reward, terminated, truncated, info = self.env.step(action)
             self._writer.write(observation, rows)
-            self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
+        self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
         if not math.isfinite(reward):
             raise ValueError(f"the reward is {reward}, which is not finite")
         ended, reward = bool(terminated), float(reward)
@@ -181,10 +182,12 @@ class TeamMates:
             if not present[agent]:
                 for name, blank in self._blanks.items():
                     own_rows[name][...] = blank
-            elif seen is not None:
+            else:
                 own_info = {MASK_KEY: info[MASK_KEY][agent]} if self._masks_in_info and MASK_KEY in info else {}
-                self._writer.write(seen[agent], own_rows)
-                self._writer.write_mask(seen[agent], own_info, own_rows, is_last=not self.active[agent])
+                observation = None if seen is None else seen[agent]
+                if seen is not None:
+                    self._writer.write(observation, own_rows)
+                self._writer.write_mask(observation, own_info, own_rows, is_last=not self.active[agent])
 
     def _row_per_agent(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
         array = np.array(values, dtype)

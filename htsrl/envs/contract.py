@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +11,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from htsrl.envs.agents import agents_of
-from htsrl.envs.team import Team
+from htsrl.config import Network
+from htsrl.envs.look import interface_of
+from htsrl.envs.random_actions import RandomActions, mask_among
+from htsrl.envs.random_play import random_play
+from htsrl.envs.team import Info, Team
 from htsrl.errors import ConfigError
-from htsrl.spaces import Interface
 
 CHECKED_STEPS = 5
+Seen = tuple[Any, Info]
 OLD_API = (
     "that is the old Gym's API: let reset return (obs, info) and step return (obs, reward, terminated, truncated, "
     "info), or convert the environment with the package shimmy"
@@ -27,37 +29,35 @@ OLD_API = (
 def check_contract(env: gymnasium.Env[Any, Any]) -> None:
     """Raise ConfigError for the first thing that `env` returns, or raises, against Gymnasium's rules."""
     name = _name(env)
+    observation_space, _ = _space(name, env, "observation_space"), _space(name, env, "action_space")
     if isinstance(env.unwrapped, Team):
-        _check_team(name, env)
+        _check_as_played(name, env)
         return
-    observation_space = _space(name, env, "observation_space")
-    # A copy, so that the environment's own space is neither seeded nor drawn from.
-    action_space = copy.deepcopy(_space(name, env, "action_space"))
-    action_space.seed(0)
-    _check_reset(name, env, observation_space, seed=0)
+    actions = RandomActions(env, seed=0)
+    seen = _check_reset(name, env, observation_space, seed=0)
+    if mask_among(env, *seen) is not None:
+        interface_of(env, Network())  # whether there is anything to mask
+        seen = _check_reset(name, env, observation_space, seed=0)
     for step in range(CHECKED_STEPS):
-        if _check_step(name, env, action_space.sample(), observation_space):
-            _check_reset(name, env, observation_space, seed=step + 1)
-
-
-def _check_team(name: str, env: gymnasium.Env[Any, Any]) -> None:
-    """Play a few steps as a run would, which checks a row per agent of everything."""
-    with _blaming(name, "asking for its agents"):
-        agents = agents_of(env)
-    action_space = copy.deepcopy(_space(name, env, "action_space"))
-    action_space.seed(0)
-    _space(name, env, "observation_space")
-    seen = Interface(env.observation_space, env.action_space).empty_rows(agents.num_agents)
-    with _blaming(name, "reset(seed=0)"):
-        agents.reset(0, seen)
-    for step in range(CHECKED_STEPS):
-        actions = [action_space.sample() for _ in range(agents.num_agents)]
-        action = actions if isinstance(action_space, spaces.Dict | spaces.Tuple) else np.array(actions)
-        with _blaming(name, f"step({_short(action)})"):
-            over = agents.step(action, seen).over
+        with _blaming(name, "reading its action mask"):
+            action = actions.draw(mask_among(env, *seen))
+        seen, over = _check_step(name, env, action, observation_space)
         if over:
-            with _blaming(name, f"reset(seed={step + 1})"):
-                agents.reset(step + 1, seen)
+            seen = _check_reset(name, env, observation_space, seed=step + 1)
+    if mask_among(env, *seen) is not None:
+        _check_as_played(name, env)
+
+
+def _check_as_played(name: str, env: gymnasium.Env[Any, Any]) -> None:
+    """A few steps as in a run, which checks a row per agent of everything, and masks."""
+    call = ""
+    try:
+        for call in random_play(env, CHECKED_STEPS):  # noqa: B007
+            pass
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _blame(name, call, error) from error
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
@@ -76,7 +76,7 @@ def _space(name: str, env: gymnasium.Env[Any, Any], attribute: str) -> spaces.Sp
     return space  # type: ignore[no-any-return]
 
 
-def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any], seed: int) -> None:
+def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any], seed: int) -> Seen:
     call = f"reset(seed={seed})"
     with _blaming(name, call):
         result: Any = env.reset(seed=seed)
@@ -88,10 +88,11 @@ def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[An
     observation, info = result
     _check_observation(name, call, observation, space)
     _check_info(name, call, info)
+    return observation, info
 
 
-def _check_step(name: str, env: gymnasium.Env[Any, Any], action: Any, space: spaces.Space[Any]) -> bool:
-    """Whether the step ended the episode."""
+def _check_step(name: str, env: gymnasium.Env[Any, Any], action: Any, space: spaces.Space[Any]) -> tuple[Seen, bool]:
+    """What was seen, and whether the step ended the episode."""
     call = f"step({_short(action)})"
     with _blaming(name, call):
         result: Any = env.step(action)
@@ -108,7 +109,7 @@ def _check_step(name: str, env: gymnasium.Env[Any, Any], action: Any, space: spa
             f"{name}: {call} returned {flag}={_shown(value)}, which must be True or False; return bool(...)",
         )
     _check_info(name, call, info)
-    return bool(terminated or truncated)
+    return (observation, info), bool(terminated or truncated)
 
 
 def _check_observation(name: str, call: str, observation: Any, space: spaces.Space[Any]) -> None:
@@ -199,7 +200,11 @@ def _blaming(name: str, call: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ConfigError(f"{name}: {call} raised {type(error).__name__}: {error}; {_way_out(error)}") from error
+        raise _blame(name, call, error) from error
+
+
+def _blame(name: str, call: str, error: Exception) -> ConfigError:
+    return ConfigError(f"{name}: {call} raised {type(error).__name__}: {error}; {_way_out(error)}")
 
 
 def _way_out(error: Exception) -> str:
@@ -209,7 +214,7 @@ def _way_out(error: Exception) -> str:
         return f"it seems to return 4 values from step, or a bare observation from reset; {OLD_API}"
     if isinstance(error, TypeError) and ("'seed'" in text or "'options'" in text):
         return "let it be reset(self, *, seed=None, options=None), or convert an environment of the old Gym with shimmy"
-    return "reset(seed=...) and step(action), with any action of action_space, must work; mend the environment"
+    return "reset(seed=...) and step(action), with any action that is allowed, must work; mend the environment"
 
 
 def _first(mismatches: Iterator[str | None]) -> str | None:

@@ -110,6 +110,9 @@ class PettingZooTeam(Team):
         own = [info.get(name, {}) for name in self._names]
         if not any(MASK_KEY in of_agent for of_agent in own):
             return info
+        for name, of_agent, is_active in zip(self._names, own, self.active, strict=True):
+            if is_active and MASK_KEY not in of_agent:
+                raise ValueError(f"the info of agent {name} has no {MASK_KEY}, that of others has")
         return {**info, MASK_KEY: [of_agent.get(MASK_KEY) for of_agent in own]}
 
     def _rows(self, values: dict[Any, Any], dtype: Any) -> NDArray[Any]:

@@ -89,7 +89,7 @@ class _Continuous(nn.Module):
         self.register_buffer("squashed", squashed)
         # Bounds that are not finite would make nan of dimensions that are not squashed.
         self.register_buffer("floor", torch.where(squashed, low, 0.0))
-        self.register_buffer("half_ranges", torch.where(squashed, (high - low) / 2, 0.0))
+        self.register_buffer("half_ranges", torch.where(squashed, high / 2 - low / 2, 0.0))
 
     def forward(self, mean: Tensor) -> Tensor:
         actions = mean[:, self._columns].to(self.low.dtype)

@@ -26,6 +26,7 @@ class Spares:
         self._launch_time = time.monotonic() + FIRST_AFTER_SECONDS
         self._pause_seconds = FIRST_AFTER_SECONDS
         self._preparing_since: float | None = None
+        self._is_prepared = False
 
     def look_after(self) -> None:
         now = time.monotonic()
@@ -41,25 +42,27 @@ class Spares:
                 self._try_later(now)
 
     def take(self) -> WorkerProcess | None:
-        """The one at hand, unless it is in the user's code, where it may hang."""
+        """The one at hand, once it has the user's code behind it, where it may hang."""
         now, taken = time.monotonic(), self.process
         if taken:
             self._listen(taken, now)
-            if taken.has_ended or self._preparing_since is not None:
+            if taken.has_ended or not self._is_prepared:
                 return None
-            self.process = None
+            self.process, self._is_prepared = None, False
             self._pause_seconds = FIRST_AFTER_SECONDS
         self._launch_time = now + NEXT_AFTER_SECONDS
         return taken
 
     def _listen(self, process: WorkerProcess, now: float) -> None:
         for message in process.earpiece.read():
+            self._is_prepared = message["done"]
             self._preparing_since = None if message["done"] else now
 
     def _give_up(self, process: WorkerProcess, now: float) -> None:
         process.end()
         self._drop(process)
         self.process = self._preparing_since = None
+        self._is_prepared = False
         self._try_later(now)
 
     def _try_later(self, now: float) -> None:

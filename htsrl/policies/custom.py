@@ -67,7 +67,8 @@ def _imported(source: str) -> NetworkFactory:
         for part in qualified.split("."):
             found = getattr(found, part)
     except Exception as error:  # importing runs the user's code
-        raise ConfigError(f"policy={source} cannot be imported: {type(error).__name__}: {error}") from error
+        way_out = "; put it into a module of its own, not into a script" if module == "__main__" else ""
+        raise ConfigError(f"policy={source} cannot be imported: {type(error).__name__}: {error}{way_out}") from error
     if not callable(found):
         raise ConfigError(f"policy={source} is a {type(found).__name__}, which cannot be called; {PROTOCOL}")
     return found  # type: ignore[no-any-return]
@@ -101,7 +102,7 @@ def _try_out(name: str, encoder: CustomEncoder, leaves: Mapping[str, Observation
     before = [buffer.clone() for buffer in encoder.buffers()]
     try:
         with torch.no_grad():
-            features = encoder(blanks)
+            features, again = encoder(blanks), encoder(blanks)
     except Exception as error:
         raise ConfigError(
             f"policy={name} failed on {rows} rows of observations: {type(error).__name__}: {error}; {PROTOCOL}"
@@ -110,6 +111,11 @@ def _try_out(name: str, encoder: CustomEncoder, leaves: Mapping[str, Observation
     if not is_tensor or features.shape != (rows, encoder.num_features) or features.dtype != torch.float32:
         shown = f"{features.dtype} {tuple(features.shape)}" if is_tensor else type(features).__name__
         raise ConfigError(f"policy={name} made {shown} of {rows} rows; {PROTOCOL}")
+    if not torch.equal(features, again):
+        raise ConfigError(
+            f"policy={name} makes other features of the same observations each time (dropout? noise?), so no two runs "
+            "could be alike; let it be a function of its parameters and its input"
+        )
     if any(not torch.equal(old, new) for old, new in zip(before, encoder.buffers(), strict=True)):
         raise ConfigError(
             f"policy={name} changes its buffers when it is called, so a result would depend on who called it before; "

@@ -66,7 +66,7 @@ class Encoder(nn.Module):
 def encoder_for(leaves: Leaves, network: Network) -> Encoder:
     """The encoder that `network` asks for; `auto` looks at images with the Nature CNN."""
     asks_for_images = network.encoder in ("nature_cnn", "impala")
-    if asks_for_images and not any(len(leaf.shape) == 3 for leaf in leaves.values()):
+    if asks_for_images and not any(len(leaf.shape) == 3 and leaf.categories is None for leaf in leaves.values()):
         shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in leaves.items())
         raise ConfigError(f"encoder={network.encoder} needs an image, and there is none among {shapes}; use mlp")
     return Encoder(leaves, network)

@@ -115,9 +115,14 @@ class Policy(nn.Module):
 
     def outputs(self, observations: Observations) -> Tensor:
         """All that `respond` computes, before it becomes a distribution."""
+        return _side_by_side(*self._step(observations))
+
+    def probe(self, observations: Observations, noise: Tensor) -> Tensor:
+        """All that an actor's answer consists of, and the numbers that it was made from."""
         action_outputs, values, states = self._step(observations)
-        parts = [action_outputs, values.unsqueeze(1), *([] if states is None else [states])]
-        return torch.cat(parts, dim=1)
+        distribution = self._distribution(action_outputs, observations.get(MASK_KEY))
+        actions = distribution.sample(noise)
+        return _side_by_side(action_outputs, values, states, actions, distribution.log_prob(actions))
 
     def _step(self, observations: Observations) -> tuple[Tensor, Tensor, Tensor | None]:
         features, value_features = self._encoded(observations)
@@ -155,6 +160,10 @@ class Policy(nn.Module):
     def _continuous(self, means: Tensor) -> DiagonalGaussian | SquashedGaussian:
         gaussian = DiagonalGaussian(means, self.log_std)
         return gaussian if self._half_ranges is None else SquashedGaussian(gaussian, self._half_ranges.to(means))
+
+
+def _side_by_side(*parts: Tensor | None) -> Tensor:
+    return torch.cat([part.reshape(len(part), -1).float() for part in parts if part is not None], dim=1)
 
 
 def policy_for(experiment: Experiment, interface: Interface, num_columns: int = 0) -> Policy:

@@ -50,9 +50,9 @@ class Actor:
         if not len(envs):
             return False
         rollouts, rows = self._exchange.tickets.rollout_and_row(tickets)
-        to_act = self._exchange.tickets.asks_to_act(tickets)
-        for rollout in sorted(set(rollouts.tolist())):
-            chosen = rollouts == rollout
+        to_act, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
+        for rollout in sorted(set(rollouts[~greets].tolist())):
+            chosen = (rollouts == rollout) & ~greets
             self._answer(rollout, self._columns(envs[chosen]), *self._per_agent(rows[chosen], to_act[chosen]))
         reach("before an answer")
         self._exchange.answers[envs] = tickets
@@ -69,7 +69,8 @@ class Actor:
         tickets = self._exchange.requests[envs]
         if self._schedule.step_barrier:
             # The value of a final observation is part of a step, so it does not wait for the others.
-            ready = ~self._exchange.tickets.asks_to_act(tickets) | self._exchange.reached_by_all(tickets)
+            asks, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
+            ready = ~asks | greets | self._exchange.reached_by_all(tickets)
             return envs[ready], tickets[ready]
         return envs, tickets
 
@@ -109,5 +110,5 @@ class Actor:
     def _remember(self, states: NDArray[Any], storage: int, rows: Words, columns: Words) -> None:
         """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
         if "active" in self._storages.fields:
-            states = states * self._storages["active"][storage, rows, columns, None]
+            states = np.where(self._storages["active"][storage, rows, columns, None], states, np.float32(0))
         self._storages[MEMORY][storage, rows + 1, columns] = states

@@ -29,6 +29,8 @@ CLEARED_FIELDS = {"episode_lengths", "episode_returns", "bootstrap_values", "fai
 class Stage(Enum):
     """What the replica waits for."""
 
+    RETURN = "its turn"
+    GREETING = "its actor to be done with what an executor before it had asked for"
     VERSION = "the next version"
     ACTION = "an action"
     FINAL_VALUE = "the value of the observation at which a time limit cut an episode"
@@ -69,8 +71,13 @@ class Replica:
         self._first_column = index * self._agents.num_agents
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
+        if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
+            self.stage = Stage.RETURN
 
     def advance(self) -> bool:
+        if self.stage is Stage.RETURN:
+            self._greet()
+            return True
         if self.stage is Stage.VERSION:
             if not may_begin(self._schedule, self.rollout, self._exchange.published_version):
                 return False
@@ -79,7 +86,9 @@ class Replica:
         index = self.index
         if self.stage is Stage.NOTHING or self._exchange.answers[index] != self._exchange.requests[index]:
             return False
-        if self.stage is Stage.ACTION:
+        if self.stage is Stage.GREETING:
+            self.stage = Stage.VERSION
+        elif self.stage is Stage.ACTION:
             self._step()
         elif self.stage is Stage.FINAL_VALUE:
             if self._episode.is_over:
@@ -113,13 +122,17 @@ class Replica:
         seed = self._reset_seed()
         self._blaming("coming back", seed, lambda: self._recall.bring_back(capsule, seed))
 
+    def _greet(self) -> None:
+        """An answer to the executor before may be under way, which must not be taken for one to this."""
+        self.stage = Stage.GREETING
+        requests, answers = self._exchange.requests, self._exchange.answers
+        requests[self.index] = self._exchange.tickets.greeting(int(requests[self.index]), int(answers[self.index]))
+
     def _begin_rollout(self) -> None:
         self._storage = storage_of(self.rollout)
         self.row = 0
         self._note_episode(row=None)
-        # What an actor has answered in a rollout that is made again still counts.
-        is_answered = self._exchange.answers[self.index] == self._exchange.tickets.to_act(self.rollout, row=0)
-        if self._poisons and not is_answered:
+        if self._poisons:
             self._storages.poison(self._storage, self._columns)
         self._draw_noise()
         for name in CLEARED_FIELDS & self._storages.fields.keys():

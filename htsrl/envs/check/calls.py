@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from htsrl.envs.random_actions import RandomActions, mask_among
 from htsrl.envs.team import Team
 from htsrl.errors import EnvironmentFailure
 
@@ -70,13 +70,18 @@ class Console:
         self.env = env
         self._team = env.unwrapped if isinstance(env.unwrapped, Team) else None
         self._episode = self._step = 0
+        self._mask: Any = None
+        self.played: list[Any] = []
+        """All actions since the last reset."""
 
     def reset(self, seed: int, episode: int) -> Answer:
-        self._episode, self._step = episode, 0
+        self._episode, self._step, self.played = episode, 0, []
         watch = Stopwatch()
         try:
-            observation, _ = self.env.reset(seed=seed)
-            return self._answer(watch.read(), observation)
+            observation, info = self.env.reset(seed=seed)
+            times = watch.read()
+            self._mask = mask_among(self.env, observation, info)
+            return self._answer(times, observation)
         except BaseException as error:  # whatever it is, it came from the environment
             raise self._blame(f"reset(seed={seed})", error) from error
 
@@ -84,17 +89,19 @@ class Console:
         self._step += 1
         watch = Stopwatch()
         try:
-            observation, reward, terminated, truncated, _ = self.env.step(action)
-            return self._answer(watch.read(), observation, reward, terminated, truncated)
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            times = watch.read()
+            self._mask = mask_among(self.env, observation, info)
+            self.played.append(action)
+            return self._answer(times, observation, reward, terminated, truncated)
         except BaseException as error:
             raise self._blame(f"step({action})", error) from error
 
     def actions(self, seed: int) -> Iterator[Any]:
-        """Random actions as a function of the seed; the environment's own space is not drawn from."""
-        space = copy.deepcopy(self.env.action_space)
-        space.seed(seed)
+        """Random actions as a function of the seed, among those that are allowed when they are asked for."""
+        random = RandomActions(self.env, seed)
         while True:
-            yield np.stack([space.sample() for _ in range(self._team.num_agents)]) if self._team else space.sample()
+            yield random.draw(self._mask)
 
     def play(self, episode: int, reset_seed: int, max_steps: int, action_seed: int | None = None) -> Iterator[Answer]:
         """One episode to its end, or to `max_steps`; actions are those of the reset's seed unless told otherwise."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,10 +11,10 @@ from typing import Any
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 
-from htsrl.envs.agents import agents_of
 from htsrl.envs.check.findings import Finding
 from htsrl.envs.contract import check_contract
-from htsrl.envs.team import Team
+from htsrl.envs.random_play import random_play
+from htsrl.envs.team import Team, team_size_of
 from htsrl.errors import ConfigError
 from htsrl.spaces import Interface, action_layout, observation_leaves
 
@@ -53,6 +52,13 @@ def _space_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
             yield Finding("fail", "spaces", str(error))
         except Exception as error:
             yield Finding("fail", "spaces", f"{name} raised {type(error).__name__}: {error}; set it in __init__")
+    try:
+        Interface(env.observation_space, env.action_space)
+    except ConfigError as error:  # a mask that does not fit; what else is wrong was said above
+        if "action_mask" in str(error):
+            yield Finding("fail", "spaces", str(error))
+    except Exception:
+        pass  # said above
 
 
 def _quick_look(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
@@ -88,21 +94,13 @@ def _gymnasium_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
 
 def _team_finding(env: gymnasium.Env[Any, Any]) -> Finding:
     """Play for a while as training would, whose checks of a team raise."""
-    agents = agents_of(env)
-    observations = Interface(env.observation_space, env.action_space).empty_rows(agents.num_agents)
-    action_space = copy.deepcopy(env.action_space)
-    action_space.seed(0)
-    at = "reset(seed=0)"
+    at = ""
     try:
-        agents.reset(0, observations)
-        for step in range(1, TEAM_STEPS + 1):
-            at = f"step {step}"
-            if agents.step([action_space.sample() for _ in range(agents.num_agents)], observations).over:
-                at = f"reset(seed={step})"
-                agents.reset(step, observations)
+        for at in random_play(env, TEAM_STEPS):  # noqa: B007
+            pass
     except (Exception, SystemExit) as error:
         return Finding("fail", "contract", f"team, {at}: {type(error).__name__}: {error}; see htsrl.envs.team.Team")
-    return Finding("ok", "contract", f"a team of {agents.num_agents}: a row per agent in all that comes and goes")
+    return Finding("ok", "contract", f"a team of {team_size_of(env)}: a row per agent in all that comes and goes")
 
 
 def _short(value: object) -> str:

@@ -33,12 +33,13 @@ def _finding(subject: Subject, episode: Sequence[Call], reset_seed: int) -> Find
     rest = list(episode[middle : middle + STEPS_AFTER])
     with closing(subject.make()) as env, closing(subject.make()) as other:
         console = Console(env)
-        actions = list(islice(console.actions(reset_seed), middle - 1 + len(rest)))
-        list(console.play(0, reset_seed, middle - 1))
+        actions = console.actions(reset_seed)
+        console.reset(reset_seed, episode=0)
+        list(console.go_on(islice(actions, middle - 1)))
         state, save_seconds = _timed("save_state", env)
         if not isinstance(state, bytes):
             return Finding("fail", "state", f"save_state returned a {type(state).__name__}; return bytes, for a file")
-        went_on = [answer.call for answer in console.go_on(iter(actions[middle - 1 :]))]
+        went_on = [answer.call for answer in console.go_on(islice(actions, len(rest)))]
         if difference := first_difference(rest, went_on):
             return Finding("fail", "state", f"save_state changes what follows: {difference}; it must only look")
         # A reset first, as wrappers refuse to step before one, and with another seed, so that all must be restored.
@@ -46,7 +47,7 @@ def _finding(subject: Subject, episode: Sequence[Call], reset_seed: int) -> Find
         list(restored.play(0, reset_seed + 1, 3))
         _, restore_seconds = _timed("restore_state", other, state)
         restored.jump_to(0, middle - 1)
-        went_on = [answer.call for answer in restored.go_on(iter(actions[middle - 1 :]))]
+        went_on = [answer.call for answer in restored.go_on(iter(console.played[middle - 1 :]))]
     if difference := first_difference(rest, went_on):
         text = (
             f"saved after step {middle - 1} and restored in a new environment, the episode goes on otherwise: "

@@ -1,0 +1,180 @@
+"""Executors, actors and learner in one process, taking turns in the middle of what they do.
+
+When one is killed, shared memory stays as it is, all else is gone, and a new one takes its place: as with processes,
+but many times a second, and each time the same.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import htsrl
+from htsrl import Config, Experiment, Placement
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.digest import Link
+from htsrl.numerics import single_threaded
+from htsrl.placements.blueprint import Blueprint
+from htsrl.roles.report import UpdateReport
+from htsrl.roles.role import Role
+from htsrl.survey import draw_blueprint
+
+PACKAGE = Path(htsrl.__file__).parent
+WATCHED = {
+    *map(str, (PACKAGE / "roles").glob("*.py")),
+    *(str(PACKAGE / file) for file in ("dataflow/storage.py", "envs/agents.py", "envs/observing.py")),
+}
+"""The files at whose lines others may take over."""
+PACES = (0.001, 0.03, 1.0)
+"""How often one is chosen: some stand still while others make whole rollouts."""
+YIELD_ODDS = 0.03
+"""At every line."""
+PACE_ODDS = 0.05
+"""Of a new pace, whenever it yields."""
+MOST_TURNS = 300_000
+
+
+def blueprint_of(experiment: Experiment, verify_storages: bool = False) -> Blueprint:
+    placement = Placement("inline", num_executors=2, num_actors=2, verify_storages=verify_storages, progress="off")
+    with single_threaded():
+        return draw_blueprint(Config(experiment, placement))
+
+
+class Company:
+    """Whoever works in a run that has just begun, to be built and built again over its memory."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self.memory = memory = SharedArrays(blueprint.memory_specs())
+        self._blueprint = blueprint
+        self._shared = blueprint.shared(memory)
+        self._reports: dict[int, UpdateReport] = {}
+        blueprint.build_parameters(memory).initialise(blueprint.build_policy())
+        self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
+        self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
+        self.builders: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, "learner": self._learner}
+
+    @property
+    def has_finished(self) -> bool:
+        return any(report.finished for report in self._reports.values())
+
+    @property
+    def links(self) -> list[Link]:
+        """The digest."""
+        return [self._reports[version].link for version in sorted(self._reports)]
+
+    def publish_what_was_reported(self) -> None:
+        """The supervisor does, of a learner that has died."""
+        exchange = self._shared.exchange
+        exchange.published_version = max([exchange.published_version, *self._reports])
+
+    def _executor(self, index: int) -> Role:
+        return self._blueprint.build_executor(index, self._shared, actors=lambda envs: None, learner=lambda: None)
+
+    def _actor(self, index: int) -> Role:
+        parameters = self._blueprint.build_parameters(self.memory)
+        return self._blueprint.build_actor(index, self._shared, parameters, executors=lambda envs: None)
+
+    def _learner(self) -> Role:
+        return self._blueprint.build_learner(
+            self.memory,
+            self._shared,
+            self._blueprint.build_parameters(self.memory),
+            executors=lambda: None,
+            report=lambda report: self._reports.update({report.version: report}),
+            at_barrier=lambda update: None,
+        )
+
+
+class Killed(BaseException):
+    """Raised in a thread in place of SIGKILL; nobody catches it before the thread's end."""
+
+
+class Worker:
+    """A thread that builds a role and gives it turn after turn, from one line to another, as far as it is let."""
+
+    def __init__(self, name: str, build: Callable[[], Role], draw: random.Random) -> None:
+        self.name = name
+        self.pace = draw.choice(PACES)
+        self.error: BaseException | None = None
+        self._build = build
+        self._draw = draw
+        self._doomed = False
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+        self._thread.start()
+
+    def run_on(self) -> None:
+        """Let it run until it yields."""
+        self._go.release()
+        self._back.acquire()
+        if self.error:
+            raise self.error
+
+    def kill(self) -> None:
+        self._doomed = True
+        self._go.release()
+        self._thread.join()
+
+    def _live(self) -> None:
+        try:
+            self._wait_for_a_turn()
+            sys.settrace(self._trace)
+            role = self._build()
+            while True:
+                role.advance()
+                self._yield()
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+            self._back.release()
+
+    def _yield(self) -> None:
+        if self._draw.random() < PACE_ODDS:
+            self.pace = self._draw.choice(PACES)
+        self._back.release()
+        self._wait_for_a_turn()
+
+    def _wait_for_a_turn(self) -> None:
+        self._go.acquire()
+        if self._doomed:
+            raise Killed
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._trace_lines if frame.f_code.co_filename in WATCHED else None
+
+    def _trace_lines(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line" and self._draw.random() < YIELD_ODDS:
+            self._yield()
+        return self._trace_lines
+
+
+def work_in_any_order(blueprint: Blueprint, seed: int, kill_odds: float) -> tuple[list[Link], list[str]]:
+    """A run whose every turn and kill is a function of the seed; returns its digest, and who was killed."""
+    draw, kills = random.Random(seed), list[str]()
+    with single_threaded():
+        company = Company(blueprint)
+        workers = {name: Worker(name, build, draw) for name, build in company.builders.items()}
+        try:
+            for _ in range(MOST_TURNS):
+                (name,) = draw.choices(list(workers), [worker.pace for worker in workers.values()])
+                if draw.random() >= kill_odds:
+                    workers[name].run_on()
+                else:
+                    kills.append(name)
+                    workers[name].kill()
+                    if name == "learner":
+                        company.publish_what_was_reported()
+                    workers[name] = Worker(name, company.builders[name], draw)
+                if company.has_finished:
+                    return company.links, kills
+            raise AssertionError(f"no end after {MOST_TURNS} turns and kills of {kills}")
+        finally:
+            for worker in workers.values():
+                worker.kill()
