@@ -11,7 +11,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs bench-keeping chaos clean
+	bench-learning bench-atari-step bench-costs bench-keeping bench-memory chaos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -75,6 +75,9 @@ bench-costs: football ## where the CPU time of a step goes, for Atari, football,
 bench-keeping: install ## what checkpoints and the spare process cost Pong, and how long a killed executor holds it up
 	$(BIN)/htsrl bench keeping
 	$(BIN)/htsrl bench restart
+
+bench-memory: install ## what a recurrent core costs, on CartPole and Pong
+	$(BIN)/htsrl bench memory
 
 bench-sleeping: install ## HTS against lockstep with environments that sleep, and Claim 1's bound
 	$(BIN)/htsrl bench sleeping
