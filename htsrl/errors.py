@@ -18,6 +18,10 @@ class EnvironmentFailure(HtsrlError):
         """The environment's index, where it is known."""
 
 
+class RuleBroken(ValueError):
+    """What htsrl finds wrong with what an environment returned; whoever made the call says which environment it was."""
+
+
 class NotReproduced(EnvironmentFailure):
     """An environment, played again with the same seed and actions, led to something else."""
 

@@ -18,7 +18,7 @@ from htsrl.envs.agents import agents_of
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.observing import Rows
-from htsrl.errors import ConfigError, EnvironmentFailure, RunFolderError
+from htsrl.errors import ConfigError, EnvironmentFailure, RuleBroken, RunFolderError
 from htsrl.numerics import single_threaded
 from htsrl.roles.episode import Episode
 from htsrl.run_folder import RunFolder
@@ -130,9 +130,9 @@ class Seat:
         try:
             return call()
         except Exception as error:
+            did = "broke a rule" if isinstance(error, RuleBroken) else f"raised {type(error).__name__}"
             raise EnvironmentFailure(
-                f"the environment raised {type(error).__name__} in {what} at step {self._steps} of evaluation episode "
-                f"{self.number}: {error}"
+                f"the environment {did} in {what} at step {self._steps} of evaluation episode {self.number}: {error}"
             ) from error
 
     def inputs(self) -> Rows:

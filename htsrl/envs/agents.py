@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from htsrl.envs.observing import ObservationWriter, Rows
 from htsrl.envs.team import Info, Team
+from htsrl.errors import RuleBroken
 from htsrl.spaces import Interface
 from htsrl.spaces.observations import MASK_KEY
 
@@ -97,7 +98,7 @@ class SingleAgent:
             self._writer.write(observation, rows)
         self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
         if not math.isfinite(reward):
-            raise ValueError(f"the reward is {reward}, which is not finite")
+            raise RuleBroken(f"the reward is {reward}, which is not finite")
         ended, reward = bool(terminated), float(reward)
         cut = bool(truncated) and not ended
         return Outcome(reward, ended, bool(truncated), reward, ended or cut, cut, info)
@@ -138,7 +139,7 @@ class TeamMates:
             seen, info = self.env.reset(seed=seed)
         self.look_again()
         if not self.active.any():
-            raise ValueError("no agent is active after a reset; an episode needs one")
+            raise RuleBroken("no agent is active after a reset; an episode needs one")
         self._write(seen, info, self.active, rows)
         return info  # type: ignore[no-any-return]
 
@@ -154,7 +155,7 @@ class TeamMates:
         self.look_again()
         rewards, terminated, truncated = np.where(acted, rewards, 0.0), terminated & acted, truncated & acted
         if not np.isfinite(rewards).all():
-            raise ValueError(f"the rewards are {rewards}, which are not all finite")
+            raise RuleBroken(f"the rewards are {rewards}, which are not all finite")
         self._check_ends(acted, terminated | truncated)
         self._write(seen, info, acted | self.active, rows)
         cut = bool((truncated & ~terminated).any())
@@ -170,10 +171,10 @@ class TeamMates:
         """Who has ended is not active, and who is not active any more has ended."""
         if (left := acted & ~self.active & ~ended).any():
             agents = np.flatnonzero(left)
-            raise ValueError(f"agents {agents} are not active any more, yet neither terminated nor truncated")
+            raise RuleBroken(f"agents {agents} are not active any more, yet neither terminated nor truncated")
         if (stayed := acted & self.active & ended).any():
             agents = np.flatnonzero(stayed)
-            raise ValueError(f"agents {agents} have ended, yet are still active; set active to False for them")
+            raise RuleBroken(f"agents {agents} have ended, yet are still active; set active to False for them")
 
     def _write(self, seen: Any, info: Info, present: NDArray[np.bool_], rows: Rows) -> None:
         """What those present see; `seen` is None where the environment has written that itself."""
@@ -192,7 +193,7 @@ class TeamMates:
     def _row_per_agent(self, name: str, values: Any, dtype: Any) -> NDArray[Any]:
         array = np.array(values, dtype)
         if array.shape != (self.num_agents,):
-            raise ValueError(f"{name} has shape {array.shape}; {self.num_agents} agents need ({self.num_agents},)")
+            raise RuleBroken(f"{name} has shape {array.shape}; {self.num_agents} agents need ({self.num_agents},)")
         return array
 
 

@@ -16,7 +16,7 @@ from htsrl.envs.look import interface_of
 from htsrl.envs.random_actions import RandomActions, mask_among
 from htsrl.envs.random_play import random_play
 from htsrl.envs.team import Info, Team
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, RuleBroken
 
 CHECKED_STEPS = 5
 Seen = tuple[Any, Info]
@@ -204,6 +204,8 @@ def _blaming(name: str, call: str) -> Iterator[None]:
 
 
 def _blame(name: str, call: str, error: Exception) -> ConfigError:
+    if isinstance(error, RuleBroken):
+        return ConfigError(f"{name}: in {call}, {error}")
     return ConfigError(f"{name}: {call} raised {type(error).__name__}: {error}; {_way_out(error)}")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.envs.team import Info
+from htsrl.errors import RuleBroken
 from htsrl.spaces import Interface, ObservationLeaf
 from htsrl.spaces.masks import MaskReader
 from htsrl.spaces.observations import MASK_KEY
@@ -44,7 +45,7 @@ class ObservationWriter:
         elif is_last:
             mask = None
         else:
-            raise ValueError(f"info has no {MASK_KEY}, which it had after the first reset; return it after every step")
+            raise RuleBroken(f"info has no {MASK_KEY}, which it had after the first reset; return it after every step")
         rows[MASK_KEY][...] = self._read_mask(mask, is_last)
 
 
@@ -64,12 +65,12 @@ class ObservationGuard:
     def __call__(self, observation: Any) -> NDArray[Any]:
         array = np.asarray(observation)
         if array.shape != self._shape:
-            raise ValueError(f"{self._what} has shape {array.shape}, its space has {self._shape}")
+            raise RuleBroken(f"{self._what} has shape {array.shape}, its space has {self._shape}")
         if array.dtype != self._dtype and not (self._is_category and array.dtype.kind in "iu"):
-            raise ValueError(f"{self._what} has dtype {array.dtype}, its space has {self._dtype}")
+            raise RuleBroken(f"{self._what} has dtype {array.dtype}, its space has {self._dtype}")
         # One number that is not finite makes the sum of squares so; large ones can too, hence the second look.
         if self._is_float and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
-            raise ValueError(f"{self._what} is not finite: {array}")
+            raise RuleBroken(f"{self._what} is not finite: {array}")
         if self._is_category and not ((self._first <= array) & (array <= self._last)).all():
-            raise ValueError(f"{self._what} is {array}, its space reaches from {self._first} to {self._last}")
+            raise RuleBroken(f"{self._what} is {array}, its space reaches from {self._first} to {self._last}")
         return array

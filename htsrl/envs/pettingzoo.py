@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from htsrl.envs.extras import import_simulator
 from htsrl.envs.observing import ObservationGuard
 from htsrl.envs.team import Flags, Info, Team, TeamStep
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, RuleBroken
 from htsrl.spaces import observation_leaves
 from htsrl.spaces.observations import MASK_KEY
 
@@ -112,7 +112,7 @@ class PettingZooTeam(Team):
             return info
         for name, of_agent, is_active in zip(self._names, own, self.active, strict=True):
             if is_active and MASK_KEY not in of_agent:
-                raise ValueError(f"the info of agent {name} has no {MASK_KEY}, that of others has")
+                raise RuleBroken(f"the info of agent {name} has no {MASK_KEY}, that of others has")
         return {**info, MASK_KEY: [of_agent.get(MASK_KEY) for of_agent in own]}
 
     def _rows(self, values: dict[Any, Any], dtype: Any) -> NDArray[Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,6 +71,8 @@ def _imported(source: str) -> NetworkFactory:
             found = getattr(found, part)
     except Exception as error:  # importing runs the user's code
         way_out = "; put it into a module of its own, not into a script" if module == "__main__" else ""
+        if near := difflib.get_close_matches(qualified, dir(sys.modules.get(module)), n=1):
+            way_out = f"; did you mean {near[0]}?"
         raise ConfigError(f"policy={source} cannot be imported: {type(error).__name__}: {error}{way_out}") from error
     if not callable(found):
         raise ConfigError(f"policy={source} is a {type(found).__name__}, which cannot be called; {PROTOCOL}")
@@ -104,13 +109,19 @@ def _try_out(name: str, encoder: CustomEncoder, leaves: Mapping[str, Observation
         with torch.no_grad():
             features, again = encoder(blanks), encoder(blanks)
     except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        seen = ", ".join(f"{key} {tuple(blank.shape)} {blank.dtype}" for key, blank in blanks.items())
         raise ConfigError(
-            f"policy={name} failed on {rows} rows of observations: {type(error).__name__}: {error}; {PROTOCOL}"
+            f"policy={name} failed on {rows} rows of observations ({seen}): {type(error).__name__}: {error} (line "
+            f"{place.lineno} of {place.filename}); observations come as they are, bytes too: x.float() / 255"
         ) from error
     is_tensor = isinstance(features, Tensor)
     if not is_tensor or features.shape != (rows, encoder.num_features) or features.dtype != torch.float32:
         shown = f"{features.dtype} {tuple(features.shape)}" if is_tensor else type(features).__name__
-        raise ConfigError(f"policy={name} made {shown} of {rows} rows; {PROTOCOL}")
+        raise ConfigError(
+            f"policy={name} has num_features={encoder.num_features}, but made {shown} of {rows} rows; let them "
+            "agree, as torch.float32"
+        )
     if not torch.equal(features, again):
         raise ConfigError(
             f"policy={name} makes other features of the same observations each time (dropout? noise?), so no two runs "

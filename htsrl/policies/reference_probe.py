@@ -58,7 +58,7 @@ def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> Re
         return ReferenceShape((num_envs,), pinned=True)
     raise ConfigError(
         "this policy gives a row other values beside other rows, so no two runs could be alike; "
-        "batch normalisation does that: use layer normalisation, or none"
+        "batch normalisation does that, and any mean over rows: use layer normalisation, or none"
     )
 
 

@@ -15,7 +15,7 @@ from htsrl.dataflow.trajectory import MEMORY
 from htsrl.envs.agents import Agents
 from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
-from htsrl.errors import EnvironmentFailure
+from htsrl.errors import EnvironmentFailure, RuleBroken
 from htsrl.kill_points import reach
 from htsrl.roles.episode import Episode
 from htsrl.roles.recall import recall_of
@@ -245,10 +245,13 @@ class Replica:
         except EnvironmentFailure:
             raise
         except (Exception, SystemExit) as error:
+            found_by_us = isinstance(error, RuleBroken)
+            did = "broke a rule" if found_by_us else f"raised {type(error).__name__}"
+            details = "" if found_by_us else f"\n\n{traceback.format_exc()}"
             raise EnvironmentFailure(
-                f"environment {self.index} raised {type(error).__name__} in {what}({argument}) at its step "
+                f"environment {self.index} {did} in {what}({argument}) at its step "
                 f"{self.rollout * self._num_steps + self.row} (episode {self._episode.number}, "
-                f"seed {self._reset_seed()}): {error}\n\n{traceback.format_exc()}",
+                f"seed {self._reset_seed()}): {error}{details}",
                 env=self.index,
             ) from error
         self._exchange.inside[self.index] += 1

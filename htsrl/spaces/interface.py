@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, RuleBroken
 from htsrl.spaces.actions import ActionLayout, action_layout
 from htsrl.spaces.masks import MaskReader
 from htsrl.spaces.observations import MASK_KEY, ObservationLeaf, observation_leaves
@@ -67,7 +67,7 @@ class Interface:
             space = self.observation_space.spaces[MASK_KEY]
             try:
                 MaskReader(self.actions)(deepcopy(space).sample(), is_last=True)  # the environment's own stays as it is
-            except ValueError as error:
+            except RuleBroken as error:
                 raise ConfigError(
                     f"the observation's {MASK_KEY}, {space}, does not fit the actions: {error}; "
                     "give it a value for every value of every choice"

@@ -17,10 +17,10 @@ from gymnasium import spaces
 
 class Wrong(gymnasium.Env):
     def __init__(self, fault):
-        dict_space = spaces.Dict({"camera": spaces.Box(-1, 1, (2,))})
+        text_space = spaces.Text(5)
         image_space = spaces.Box(0, 255, (20, 24, 3), np.uint8)
         vector_space = spaces.Box(-1, 1, (2,), np.float32)
-        self.observation_space = {"dict": dict_space, "image": image_space}.get(fault, vector_space)
+        self.observation_space = {"text": text_space, "image": image_space}.get(fault, vector_space)
         self.action_space = spaces.MultiBinary(3) if fault == "buttons" else spaces.Discrete(2)
         self.observation_space.seed(0)
         self.fault = fault
@@ -88,8 +88,8 @@ def test_an_environment_of_the_old_api_is_refused(tmp_path: Path) -> None:
 
 def test_an_observation_space_that_is_not_supported_is_named(tmp_path: Path) -> None:
     (tmp_path / "wrong_envs.py").write_text(ENVIRONMENTS)
-    message = refuse(tmp_path, *WRONG, "--env-arg", "fault=dict")
-    assert "observation space Dict('camera'" in message
+    message = refuse(tmp_path, *WRONG, "--env-arg", "fault=text")
+    assert "observation space Text(" in message
     assert "wrap the environment" in message
 
 

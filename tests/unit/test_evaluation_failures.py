@@ -43,9 +43,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 def test_an_environment_that_fails_is_blamed_with_step_and_episode(run_dir: Path) -> None:
     assert evaluate(run_dir, episodes=2, env=Spoiled).returns == (9.0, 9.0)
-    with pytest.raises(
-        EnvironmentFailure, match=r"raised ValueError in step\([01]\) at step 4 of evaluation episode 0"
-    ):
+    with pytest.raises(EnvironmentFailure, match=r"broke a rule in step\([01]\) at step 4 of evaluation episode 0"):
         evaluate(run_dir, episodes=2, env=lambda: Spoiled(nan_at=5))
 
 

@@ -53,7 +53,7 @@ def read(space: spaces.Space[Any], mask: Any, is_last: bool = False) -> list[int
     [
         np.array([0, 1, 0, 1], np.int8),
         np.array([False, True, False, True]),
-        np.array([0.0, 1.0, 0.0, 2.5]),
+        np.array([0.0, 1.0, 0.0, 1.0]),
         [0, 1, 0, 1],
         (0, 1, 0, 1),
         np.array([[0, 1], [0, 1]]),
@@ -96,14 +96,14 @@ def test_a_nested_mask_is_brought_into_the_order_of_the_logits(mask: Any, expect
 @pytest.mark.parametrize(
     ("space", "mask", "message"),
     [
-        (FOUR, [1, 1, 1], r"^the action mask has 3 values of int64; Discrete\(4\) needs 4 numbers$"),
+        (FOUR, [1, 1, 1], r"^the action mask has 3 values of int64; Discrete\(4\) needs 4, of 0 and 1$"),
         (FOUR, [1, 1, 1, 1, 1], "has 5 values"),
         (FOUR, 1, "has 1 values"),
         (FOUR, ["a", "b", "c", "d"], "has 4 values of <U1"),
-        (PAIR, ([1, 1], [1, 1]), r"has 4 values of int64; MultiDiscrete\(\[3 2\]\) needs 5 numbers"),
-        (DEEP, {"a": [1, 1, 1]}, r"has 3 values of int64; Discrete\(2\) needs 2 numbers"),
+        (PAIR, ([1, 1], [1, 1]), r"has 4 values of int64; MultiDiscrete\(\[3 2\]\) needs 5, of 0 and 1"),
+        (DEEP, {"a": [1, 1, 1]}, r"has 3 values of int64; Discrete\(2\) needs 2, of 0 and 1"),
         (DEEP, {"z": [1, 1]}, r"has the parts \['z'\], which the action space has not"),
-        (DEEP, {"b": (None, [1])}, "has 1 values of int64; Box.* needs 0 numbers"),
+        (DEEP, {"b": (None, [1])}, "a part for Box.*, which is no choice; leave it out"),
         (DEEP, {"b": (None, None, None)}, r"has the parts \[2\], which the action space has not"),
     ],
 )
@@ -117,9 +117,9 @@ def test_a_mask_that_does_not_fit_is_named_with_what_it_should_be(
 def test_a_mask_that_allows_nothing_is_an_error_while_the_episode_goes_on() -> None:
     with pytest.raises(ValueError, match=r"^the action mask allows nothing; while the episode goes on"):
         read(FOUR, [0, 0, 0, 0])
-    with pytest.raises(ValueError, match="allows nothing in choice 1, which has 2 values"):
+    with pytest.raises(ValueError, match=r"allows nothing for \[1\]"):
         read(PAIR, [1, 0, 0, 0, 0])
-    with pytest.raises(ValueError, match="allows nothing in choice 2, which has 3 values"):
+    with pytest.raises(ValueError, match=r"allows nothing for \['b'\]\[0\]\[1\]"):
         read(DEEP, {"b": ([1, 1, 0, 0, 0], None)})
 
 
@@ -344,19 +344,19 @@ def test_a_run_respects_the_masks_of_info_and_asks_for_none_after_the_last_step(
     [
         ("missing", "info has no action_mask, which it had after the first reset; return it after every step"),
         ("nothing", "the action mask allows nothing; while the episode goes on, something must be allowed"),
-        ("short", r"the action mask has 3 values of int8; Discrete\(4\) needs 4 numbers"),
+        ("short", r"the action mask has 3 values of int8; Discrete\(4\) needs 4, of 0 and 1"),
     ],
 )
 def test_a_mask_that_goes_wrong_in_mid_run_is_blamed_on_its_environment(fault: str, message: str) -> None:
-    with pytest.raises(EnvironmentFailure, match=rf"environment \d raised ValueError in step\(.*{message}"):
+    with pytest.raises(EnvironmentFailure, match=rf"environment \d broke a rule in step\(.*{message}"):
         run(short_run(lambda: Turnstile(fault)))
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("nothing", r"Turnstile: reset\(seed=0\) raised ValueError: the action mask allows nothing"),
-        ("short", "Turnstile: reading its action mask raised ValueError: the action mask has 3 values"),
+        ("nothing", r"Turnstile: in reset\(seed=0\), the action mask allows nothing"),
+        ("short", "Turnstile: in reading its action mask, the action mask has 3 values"),
     ],
 )
 def test_a_mask_that_is_wrong_from_the_start_is_a_config_error(fault: str, message: str) -> None:

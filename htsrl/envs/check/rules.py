@@ -13,12 +13,14 @@ from gymnasium.utils.env_checker import check_env
 
 from htsrl.envs.check.findings import Finding
 from htsrl.envs.contract import check_contract
+from htsrl.envs.random_actions import mask_among
 from htsrl.envs.random_play import random_play
 from htsrl.envs.team import Team, team_size_of
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, RuleBroken
 from htsrl.spaces import Interface, action_layout, observation_leaves
 
 TEAM_STEPS = 200
+MASKED_STEPS = 500
 COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 IS_WRAPPED = "different from the unwrapped version"  # as htsrl.envs.make makes everything, and trains on it
 SHARES_MEMORY = "share an object"
@@ -38,6 +40,8 @@ def contract_findings(make: Callable[[], gymnasium.Env[Any, Any]]) -> Iterator[F
     elif not is_team:
         with closing(make()) as env:
             yield from _quick_look(env)
+        with closing(make()) as env:
+            yield from _mask_findings(env)
         with closing(make()) as env:
             yield from _gymnasium_findings(env)
 
@@ -67,6 +71,21 @@ def _quick_look(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
         check_contract(env)
     except ConfigError as error:
         yield Finding("fail", "contract", str(error))
+
+
+def _mask_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
+    """Play for a while, with actions that are allowed, where there are masks."""
+    at = ""
+    try:
+        if mask_among(env, *env.reset(seed=0)) is None:
+            return
+        for at in random_play(env, MASKED_STEPS):  # noqa: B007
+            pass
+        yield Finding("ok", "masks", f"an action mask allows something in each of {MASKED_STEPS} random steps")
+    except RuleBroken as error:
+        yield Finding("fail", "masks", f"{at}: {error}")
+    except (Exception, SystemExit):
+        pass  # what else goes wrong is found when it is played
 
 
 def _gymnasium_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
@@ -99,7 +118,8 @@ def _team_finding(env: gymnasium.Env[Any, Any]) -> Finding:
         for at in random_play(env, TEAM_STEPS):  # noqa: B007
             pass
     except (Exception, SystemExit) as error:
-        return Finding("fail", "contract", f"team, {at}: {type(error).__name__}: {error}; see htsrl.envs.team.Team")
+        what = str(error) if isinstance(error, RuleBroken) else f"{type(error).__name__}: {error}"
+        return Finding("fail", "contract", f"team, {at}: {what}; see htsrl.envs.team.Team")
     return Finding("ok", "contract", f"a team of {team_size_of(env)}: a row per agent in all that comes and goes")
 
 
