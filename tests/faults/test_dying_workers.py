@@ -162,7 +162,8 @@ def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_le
 def test_an_environment_that_fails_again_ends_the_run_with_what_led_there_and_a_state_to_go_on_from(
     tmp_path: Path, fault: Fault
 ) -> None:
-    with pytest.raises(EnvironmentFailure, match=r"^environment 0 raised ValueError in step\([01]\) at its step 12"):
+    did = "raised ValueError" if fault == "raise" else "broke a rule"
+    with pytest.raises(EnvironmentFailure, match=rf"^environment 0 {did} in step\([01]\) at its step 12"):
         train_with(tmp_path, fault)
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     mended = partial(Faulty, "none", fault_seed=reset_seed(1, 0, 0), fault_step=FAULT_STEP)
