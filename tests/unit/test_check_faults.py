@@ -338,3 +338,33 @@ def test_a_number_that_makes_no_sense_is_bad_input(argument: dict[str, Any]) -> 
     name, value = next(iter(argument.items()))
     with pytest.raises(htsrl.ConfigError, match=f"{name}={value} must be"):
         htsrl.check_env(Walk, **argument)
+
+
+class Gated(Walk):
+    """Raises for what its mask forbids; told to, it forbids everything at its fourth step."""
+
+    def __init__(self, shuts_down: bool = False) -> None:
+        super().__init__()
+        self.shuts_down = shuts_down
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Float32, Info]:
+        return super().reset(seed=seed, options=options)[0], self.info()
+
+    def step(self, action: np.int64) -> tuple[Float32, float, bool, bool, Info]:
+        assert self.shuts_down or self.info()["action_mask"][action], "it was told not to"
+        return *super().step(action)[:4], self.info()
+
+    def info(self) -> Info:
+        mask = np.eye(2, dtype=np.int8)[self.steps % 2]
+        return {"action_mask": mask * 0 if self.shuts_down and self.steps == 4 else mask}
+
+
+def test_an_environment_that_raises_for_what_its_mask_forbids_passes() -> None:
+    report = check(Gated)
+    assert report.of_level("fail") == [], str(report)
+    assert "allows something" in text_of(report, "ok", "masks")
+
+
+def test_a_mask_that_allows_nothing_is_found_and_its_step_named() -> None:
+    report = check(lambda: Gated(shuts_down=True))
+    assert "step 4: the action mask allows nothing" in text_of(report, "fail", "masks")
