@@ -45,6 +45,7 @@ def resume(
     folder = RunFolder.existing(Path(run_dir))
     with RunLock.acquire(folder.path), single_threaded():
         config = _config(folder, total_steps, placement, env)
+        _check_is_no_replay(folder, config)
         checkpoint = _checkpoint(folder)
         _check_same_experiment(checkpoint, config)
         _check_there_is_work(folder, checkpoint, config)
@@ -124,6 +125,15 @@ def _has_all_it_wanted(checkpoint: Checkpoint, config: Config) -> bool:
     return bool(goal_reached or version >= config.experiment.num_intervals)
 
 
+def _check_is_no_replay(folder: RunFolder, config: Config) -> None:
+    """Its environments may need versions once more that are gone."""
+    if config.experiment.replay_schedule is not None:
+        raise ConfigError(
+            f"{folder.path} replays {config.experiment.replay_schedule}, which can only be done from the beginning; "
+            f"begin it anew with `htsrl train --config {folder.config_file}`"
+        )
+
+
 def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Config) -> None:
     """Training, or at least the results of a run that was killed before it could write them."""
     experiment, document = config.experiment, checkpoint.document
@@ -161,6 +171,7 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: 
             "file that belongs there, or begin anew with `htsrl train --config`"
         )
     drop_lines_after(folder.metrics_file, "step", steps)
+    drop_lines_after(folder.schedule_file, "update", version - 1)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
     seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
     return Standing(

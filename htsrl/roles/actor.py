@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
 from htsrl.kill_points import reach
-from htsrl.policies.policy import Policy
+from htsrl.policies.policy import Decision, Policy
 from htsrl.roles.role import NotifyFor
-from htsrl.schedules.schedule import storage_of
+from htsrl.schedules.schedule import Asked, acting_versions, has_step_barrier
 
 
 class Actor:
@@ -35,6 +36,7 @@ class Actor:
         self._storages = storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = shared.schedule
+        self._has_step_barrier = has_step_barrier(shared.schedule)
         self._parameters = parameters
         self._shape = shape
         self._notify_executors = notify_executors
@@ -50,15 +52,20 @@ class Actor:
         if not len(envs):
             return False
         rollouts, rows = self._exchange.tickets.rollout_and_row(tickets)
+        published = self._exchange.published_version
+        versions = acting_versions(self._schedule, Asked(envs, tickets, rollouts), published)
         to_act, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
-        for rollout in sorted(set(rollouts[~greets].tolist())):
-            chosen = (rollouts == rollout) & ~greets
-            self._answer(rollout, self._columns(envs[chosen]), *self._per_agent(rows[chosen], to_act[chosen]))
+        storages = rollouts % self._storages.spec.num_storages
+        for version in sorted(set(versions[~greets & (versions <= published)].tolist())):
+            chosen = (versions == version) & ~greets
+            places = self._per_agent(storages[chosen], rows[chosen], to_act[chosen])
+            self._answer(version, self._columns(envs[chosen]), *places)
         reach("before an answer")
-        self._exchange.answers[envs] = tickets
+        answered = greets | (versions <= published)
+        self._exchange.answers[envs[answered]] = tickets[answered]
         reach("after an answer")
-        self._notify_executors(envs.tolist())
-        return True
+        self._notify_executors(envs[answered].tolist())
+        return bool(answered.any())
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
@@ -67,7 +74,7 @@ class Actor:
         """The environments to answer now, and their tickets."""
         envs = self._exchange.pending(self._envs)
         tickets = self._exchange.requests[envs]
-        if self._schedule.step_barrier:
+        if self._has_step_barrier:
             # The value of a final observation is part of a step, so it does not wait for the others.
             asks, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
             ready = ~asks | greets | self._exchange.reached_by_all(tickets)
@@ -85,18 +92,13 @@ class Actor:
         return by_env if self._num_agents == 1 else tuple(x.repeat(self._num_agents) for x in by_env)
 
     @torch.inference_mode()
-    def _answer(self, rollout: int, columns: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
-        """Decide for agents that are in one rollout, and so act with one version."""
-        version = self._schedule.acting_version(rollout)
-        policy = self._parameters.module(version)
-        assert isinstance(policy, Policy)
-        storage = storage_of(rollout)
-        batch_rows, batch_columns, places = self._shape.lay_out(rows, columns)
-        index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_columns + batch_columns)
-        inputs = {name: steps[index].to(self._device) for name, steps in self._input_steps.items()}
-        decision = policy.decide(inputs, self._noise_steps[index].to(self._device))
+    def _answer(self, version: int, columns: Words, storages: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
+        """Decide for agents with one version."""
+        batch_rows, batch_columns, places = self._shape.lay_out(storages * self._rows_per_storage + rows, columns)
+        index = torch.from_numpy(batch_rows * self._num_columns + batch_columns)
+        version, decision = self._decide(version, index)
         actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision[:3])
-        fields, acting = self._storages, (storage, rows[to_act], columns[to_act])
+        fields, acting = self._storages, (storages[to_act], rows[to_act], columns[to_act])
         fields["actions"][acting] = actions[to_act]
         reach("inside an answer")
         fields["log_probs"][acting] = log_probs[to_act]
@@ -105,10 +107,26 @@ class Actor:
         if decision.states is not None:
             self._remember(decision.states.cpu().numpy()[places][to_act], *acting)
         if not to_act.all():
-            fields["bootstrap_values"][storage, rows[~to_act] - 1, columns[~to_act]] = values[~to_act]
+            before = (storages[~to_act], rows[~to_act] - 1, columns[~to_act])
+            fields["bootstrap_values"][before] = values[~to_act]
+            if BOOTSTRAP_VERSIONS in fields.fields:
+                fields[BOOTSTRAP_VERSIONS][before] = version
 
-    def _remember(self, states: NDArray[Any], storage: int, rows: Words, columns: Words) -> None:
+    def _decide(self, version: int, index: Tensor) -> tuple[int, Decision]:
+        """Decide for rows of the storages; the version is another only where an asynchronous learner overtook it."""
+        inputs = {name: steps[index].to(self._device) for name, steps in self._input_steps.items()}
+        noise = self._noise_steps[index].to(self._device)
+        while True:
+            policy = self._parameters.module(version)
+            assert isinstance(policy, Policy)
+            decision = policy.decide(inputs, noise)
+            newest = self._exchange.published_version
+            if newest <= version + 1:
+                return version, decision
+            version = newest  # the slot that was read may be the next draft's by now
+
+    def _remember(self, states: NDArray[Any], storages: Words, rows: Words, columns: Words) -> None:
         """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
         if "active" in self._storages.fields:
-            states = np.where(self._storages["active"][storage, rows, columns, None], states, np.float32(0))
-        self._storages[MEMORY][storage, rows + 1, columns] = states
+            states = np.where(self._storages["active"][storages, rows, columns, None], states, np.float32(0))
+        self._storages[MEMORY][storages, rows + 1, columns] = states
