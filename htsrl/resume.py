@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from htsrl.checkpoint.cut import restore_cut
 from htsrl.checkpoint.files import Checkpoint, newest_valid
 from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config import Config, EnvFactory, Placement
 from htsrl.config_check import check
-from htsrl.config_file import from_document
+from htsrl.config_file import differences, from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
@@ -102,22 +100,13 @@ def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
     document = checkpoint.document["experiment"]
     complete = experiment_document(from_document({"experiment": document}, env="its own"))
     before, now = {**complete, "env": document.get("env")}, experiment_document(config)
-    differences = [line for line in _differences(before, now) if not line.startswith("total_steps:")]
-    if differences:
+    changed = [line for line in differences(before, now) if not line.startswith("total_steps:")]
+    if changed:
         raise ConfigError(
             "a run goes on only as the experiment that it was; these settings were changed:\n  "
-            + "\n  ".join(differences)
+            + "\n  ".join(changed)
             + "\nSet them back, or begin a new run with `htsrl train --config`"
         )
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name, "(not there)"), now.get(name, "(not there)")
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{prefix}{name}.")
-        elif old != new:
-            yield f"{prefix}{name}: {json.dumps(old)} -> {json.dumps(new)}"
 
 
 def _has_all_it_wanted(checkpoint: Checkpoint, config: Config) -> bool:

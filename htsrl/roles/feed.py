@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -19,6 +20,10 @@ Fields = Mapping[str, NDArray[Any]]
 
 class Feed(Protocol):
     """Gives the learner its batches."""
+
+    @property
+    def most_updates(self) -> int:
+        """How many there can be, if the experiment asks for as many."""
 
     def is_ready(self, update: int) -> bool:
         """Whether there is enough to learn from."""
@@ -54,6 +59,8 @@ def feed_of(shared: Shared) -> Feed:
 class IntervalFeed:
     """Update u learns from rollout u of all environments, without a copy."""
 
+    most_updates = sys.maxsize
+
     def __init__(self, shared: Shared, schedule: Schedule) -> None:
         self._storages = shared.storages
         self._exchange = shared.exchange
@@ -87,6 +94,8 @@ class IntervalFeed:
 
 class QueueFeed:
     """An update learns from the oldest complete rollouts, as many as there are environments."""
+
+    most_updates = sys.maxsize
 
     def __init__(self, shared: Shared, queue: RolloutQueue) -> None:
         self._storages = shared.storages
@@ -144,6 +153,7 @@ class ReplayFeed(QueueFeed):
     def __init__(self, shared: Shared, queue: RolloutQueue, schedule: Replay) -> None:
         super().__init__(shared, queue)
         self._schedule = schedule
+        self.most_updates = len(schedule.feedings)
 
     def _choose(self, update: int) -> list[Rollout] | None:
         picks = self._schedule.feedings[update].picks

@@ -53,7 +53,8 @@ class Learner:
         self._verify_storages = verify_storages
         self._drafts = Drafts(parameters, experiment.algorithm)
         self.update = version = shared.exchange.published_version
-        self.finished = version == experiment.num_intervals
+        self._num_updates = min(experiment.num_intervals, self._feed.most_updates)
+        self.finished = version == self._num_updates
         self._episodes = EpisodeMeter(*slots.episodes(version))
         self._env_errors = slots.env_errors(version)
         self._digest = DigestChain(slots.chain(version)) if version else DigestChain.begin(self._version_arrays(0))
@@ -106,7 +107,7 @@ class Learner:
         if self._experiment.on_env_error == "truncate":
             metrics["rollout/env_errors"] = float(self._env_errors)
         self.update = version
-        self.finished = version == self._experiment.num_intervals or self._is_solved()
+        self.finished = version == self._num_updates or self._is_solved()
         # Before it is published: of a learner that is killed in between, the supervisor publishes what was reported;
         # the other way round a report could be missing.
         self._report(UpdateReport(version, steps, metrics, link, self.finished, feeding.to_json() if feeding else None))
