@@ -52,10 +52,19 @@ class LooseSchedule(Protocol):
         """The version that answers each request; one above `published_version` is waited for."""
 
 
-def acting_versions(schedule: Schedule | LooseSchedule, asked: Asked, published_version: int) -> Words:
-    if isinstance(schedule, LooseSchedule):
-        return schedule.acting_versions(asked, published_version)
-    return np.array([schedule.acting_version(rollout) for rollout in asked.rollouts.tolist()], np.int64)
+def loosely(schedule: Schedule | LooseSchedule) -> LooseSchedule:
+    """Any schedule, request by request."""
+    return schedule if isinstance(schedule, LooseSchedule) else ByInterval(schedule)
+
+
+@dataclass(frozen=True)
+class ByInterval:
+    """Whoever asks in rollout j is answered by the version that acts in rollout j."""
+
+    schedule: Schedule
+
+    def acting_versions(self, asked: Asked, published_version: int) -> Words:
+        return np.array([self.schedule.acting_version(rollout) for rollout in asked.rollouts.tolist()], np.int64)
 
 
 def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
