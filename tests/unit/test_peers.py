@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tyro
 
@@ -18,9 +19,11 @@ from htsrl.bench.peers.comparison import Installed, Measured, PeersBench, Row, m
 from htsrl.bench.peers.failures import PeerFailed, last_words
 from htsrl.bench.peers.frameworks import PEERS, SCRIPTS, Peer
 from htsrl.bench.peers.rate import Reading, Window, parse
+from htsrl.bench.peers.scripts.peer.envs import make_atari
 from htsrl.bench.peers.scripts.peer.job import Job
 from htsrl.bench.peers.table import tables
 from htsrl.bench.peers.work import WORK, htsrl_config, job
+from htsrl.envs.make import make_env
 from htsrl.errors import ConfigError
 
 # Updates of 100 steps; the variant says how long one takes, or that nothing goes.
@@ -100,13 +103,37 @@ def test_programs_of_peers_import_nothing_of_htsrl() -> None:
             assert not [name for name in imported if name.split(".")[0] == "htsrl"], path.name
 
 
+@pytest.mark.parametrize("game", ["Pong", "Breakout"])
+def test_peers_see_the_same_game(game: str) -> None:
+    """Up to the first lost life, at which we stop at once and peers end the step.
+
+    The first frames may differ, for a peer sees the maximum of two after FIRE.
+    """
+    pytest.importorskip("ale_py")
+    ours, theirs = make_env(f"ALE/{game}-v5", {}, ()), make_atari(f"ALE/{game}-v5")
+    ours.reset(seed=3)
+    theirs.reset(seed=3)
+    actions, ended = np.random.default_rng(0), False
+    rewards, num_steps = 0.0, 0
+    while not ended and num_steps < 300:
+        action = int(actions.integers(int(ours.action_space.n)))  # type: ignore[attr-defined]
+        seen, *outcome, _ = ours.step(action)
+        seen_by_peer, *outcome_of_peer, _ = theirs.step(action)
+        num_steps += 1
+        assert outcome == outcome_of_peer, f"step {num_steps}"
+        rewards, ended = rewards + abs(float(outcome[0])), bool(outcome[1])
+        if num_steps >= 4 and not ended:
+            np.testing.assert_array_equal(seen, seen_by_peer, f"step {num_steps}")
+    assert rewards or ended, "nothing happened that could have differed"
+
+
 @pytest.mark.parametrize("name", PEERS)
 def test_every_peer_has_pinned_packages(name: str) -> None:
     peer = PEERS[name]
     pinned = {line.split("==")[0].split("[")[0] for line in peer.requirements.read_text().splitlines() if "==" in line}
 
     assert "torch" in pinned
-    assert set(peer.packages) <= pinned | {"tensordict"}
+    assert set(peer.packages) <= pinned
 
 
 def test_a_variant_may_exist_for_some_work_only() -> None:
@@ -238,7 +265,7 @@ def test_a_comparison_from_the_virtual_environment_to_the_record(
     row = document["summary"]["work"]["cartpole-ppo"]
     assert row["htsrl"]["median"] > 100
     assert row["peers"]["fake"]["variant"] == "fast"
-    assert 1000 < row["peers"]["fake"]["steps_per_second"]["median"] <= 2000
+    assert 0 < row["peers"]["fake"]["steps_per_second"]["median"] <= 2000
     assert row["peers"]["fake"]["failures"] == {
         "broken": "it ended after 0 updates: this framework needs another machine"
     }

@@ -10,7 +10,7 @@ from htsrl.bench.peers.comparison import PeersBench, install, measure, rows
 from htsrl.bench.peers.environments import default_folder
 from htsrl.bench.peers.frameworks import PEERS
 from htsrl.bench.peers.table import tables
-from htsrl.bench.peers.work import WORK, htsrl_config, job
+from htsrl.bench.peers.work import WORK, check_simulator, htsrl_config, job
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
 from htsrl.errors import ConfigError
@@ -39,6 +39,8 @@ class PeersTable:
                 raise ConfigError(f"peer {name!r} is not known; choose among {', '.join(PEERS)}")
         peers = {name: PEERS[name] for name in self.peers}
         bench = PeersBench(self.work, peers, self.repetitions, self.seconds_per_run, self.venvs)
+        for name in self.work:
+            check_simulator(name)
         installed = install(bench)
         provenance = Provenance.take()  # after the installations, which keep the machine busy
         measured = measure(bench, installed)
@@ -47,7 +49,7 @@ class PeersTable:
         record = Record(
             name="peers",
             command=bench_command("peers", replace(self, venvs=default_folder())),
-            provenance=replace(provenance, versions={**provenance.versions, **versions}),
+            provenance=replace(provenance, versions={**versions, **provenance.versions}),
             configs={name: htsrl_config(name) for name in self.work},
             repetitions=[asdict(run) for run in measured],
             summary={

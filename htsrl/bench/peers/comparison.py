@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ def measure(bench: PeersBench, installed: Installed) -> list[Measured]:
             for work in bench.work
             for side, variant in [(HTSRL, ""), *_still_worth_it(bench, installed, work, measured)]
         ]
-        print(f"repetition {repetition} of {bench.repetitions}", flush=True)
+        print(f"repetition {repetition} of {bench.repetitions}", file=sys.stderr, flush=True)
         announcer = Announcer(len(runs))
         for work, side, variant in runs:
             announcer.begin(f"{work}, {side} {variant}".rstrip())

@@ -39,20 +39,22 @@ def _requirements(name: str) -> Path:
 
 ATARI = ("pong-a2c", "breakout-a2c", "pong-ppo", "breakout-ppo")
 
+SHARED = ("torch", "gymnasium")
+
 PEERS: Mapping[str, Peer] = {
     "sb3": Peer(
         "Stable-Baselines3",
         "peer.sb3",
         _requirements("sb3"),
         variants=("dummy", "subproc"),
-        packages=("stable-baselines3",),
+        packages=("stable-baselines3", *SHARED),
     ),
     "cleanrl": Peer(
         "CleanRL style",
         "peer.cleanrl",
         _requirements("cleanrl"),
         variants=("native", "sync", "async"),
-        packages=("gymnasium", "ale-py"),
+        packages=("ale-py", *SHARED),
         only={"native": (*ATARI, "cartpole-ppo")},
     ),
     "sample-factory": Peer(
@@ -60,7 +62,7 @@ PEERS: Mapping[str, Peer] = {
         "peer.sample_factory_appo",
         _requirements("sample-factory"),
         variants=("async", "sync", "serial"),
-        packages=("sample-factory",),
+        packages=("sample-factory", *SHARED),
         overlaps=True,
     ),
     "torchrl": Peer(
@@ -68,13 +70,13 @@ PEERS: Mapping[str, Peer] = {
         "peer.torchrl_onpolicy",
         _requirements("torchrl"),
         variants=("serial", "parallel"),
-        packages=("torchrl", "tensordict"),
+        packages=("torchrl", *SHARED),
     ),
     "rllib": Peer(
         "RLlib",
         "peer.rllib_ppo",
         _requirements("rllib"),
         variants=("local", "remote"),
-        packages=("ray",),
+        packages=("ray", *SHARED),
     ),
 }

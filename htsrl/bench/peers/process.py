@@ -16,6 +16,7 @@ from htsrl.bench.peers.failures import PeerFailed, last_words
 from htsrl.bench.peers.frameworks import Peer
 from htsrl.bench.peers.rate import Reading, Window, parse
 from htsrl.bench.peers.work import htsrl_config, job
+from htsrl.errors import HtsrlError
 from htsrl.metrics.sinks import read_json_lines
 
 PATIENCE_SECONDS = 180.0
@@ -32,7 +33,10 @@ def run_htsrl(work: str, window: Window) -> float:
             lines = read_json_lines(path) if path.exists() else []
             return [Reading(int(line["step"] or 0), line["time/time_elapsed"] or 0.0) for line in lines]
 
-        return _watch(run.process, readings, window)
+        try:
+            return _watch(run.process, readings, window)
+        except PeerFailed as failure:
+            raise HtsrlError(f"htsrl itself did not train {work}: {failure}") from None
 
 
 def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from htsrl.config import PPO, Config, Experiment, Placement, available_cores
+from htsrl.envs.make import make_env
 from htsrl.presets import preset
 
 LIGHT_PPO = PPO(epochs=4, num_minibatches=4)
@@ -20,6 +21,11 @@ WORK: Mapping[str, Experiment] = {
     "halfcheetah-ppo": Experiment("HalfCheetah-v5", algorithm=LIGHT_PPO, total_steps=100_000_000),
 }
 """By name; all of them longer than anybody waits, for runs are ended from outside."""
+
+
+def check_simulator(work: str) -> None:
+    """ConfigError where htsrl itself lacks the simulator: better said before an hour of installing others."""
+    make_env(WORK[work].env, WORK[work].env_args, WORK[work].imports).close()
 
 
 def htsrl_config(work: str) -> Config:

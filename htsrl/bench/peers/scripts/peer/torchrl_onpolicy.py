@@ -11,7 +11,7 @@ import torch
 from tensordict.nn import TensorDictModule
 from tensordict.nn.distributions import NormalParamExtractor
 from torch import nn
-from torchrl.collectors import SyncDataCollector
+from torchrl.collectors import Collector
 from torchrl.envs import DoubleToFloat, GymWrapper, ParallelEnv, SerialEnv, TransformedEnv
 from torchrl.modules import ActorValueOperator, ProbabilisticActor, ValueOperator
 from torchrl.objectives import A2CLoss, ClipPPOLoss
@@ -102,7 +102,7 @@ def main() -> None:
         )
     else:
         optimizer = torch.optim.Adam(loss.parameters(), job.learning_rate, eps=job.optimizer_epsilon)
-    collector = SyncDataCollector(
+    collector = Collector(
         vector_env(job, variant), policy, frames_per_batch=job.batch_steps, total_frames=-1, device="cpu"
     )
     steps = 0
