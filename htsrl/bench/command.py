@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,8 +15,9 @@ from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command
 from htsrl.bench.curves import draw_curves, draw_runs
+from htsrl.bench.peers.command import PeersTable
 from htsrl.bench.provenance import Provenance
-from htsrl.bench.record import Record, write_record
+from htsrl.bench.record import Record, publish
 from htsrl.bench.tasks import SCHEDULES, TASKS, Task
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
@@ -68,7 +68,7 @@ class SleepingTable:
             summary={f"alpha {row.sync_interval}": row.document() for row in rows},
             tables=[sleeping.table(bench, rows)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -107,7 +107,7 @@ class LearningTable:
             summary=learning.Verdict.of(task, learned).document(),
             tables=learning.tables(task, learned),
         )
-        _publish(record, self.output, lambda picture: draw_curves(task, learned, picture))
+        publish(record, self.output, lambda picture: draw_curves(task, learned, picture))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class AtariStepTable:
             summary={of.game: of.document() for of in measured},
             tables=[atari_step.table(measured)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -167,7 +167,7 @@ class CostsTable:
             summary=summary,
             tables=[costs.table(summary)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -203,7 +203,7 @@ class ChaosTable:
             summary=verdict.document(),
             tables=[chaos.table(verdict, self.seed)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return verdict.is_passed
 
 
@@ -229,7 +229,7 @@ class RestartTable:
             summary=document,
             tables=[restart.table(document, measured)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -260,7 +260,7 @@ class KeepingTable:
             summary=summary,
             tables=[keeping.table(bench, summary)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -291,7 +291,7 @@ class MemoryTable:
             summary=summary,
             tables=[memory.table(summary)],
         )
-        _publish(record, self.output)
+        publish(record, self.output)
         return 0
 
 
@@ -328,7 +328,7 @@ class RunsTable:
             summary={run.name: {"score": run.score, "training_last": run.last} for run in recorded},
             tables=runs.table(recorded, self.episodes, self.sampled),
         )
-        _publish(record, self.output, lambda picture: draw_runs(self.name, recorded, picture))
+        publish(record, self.output, lambda picture: draw_runs(self.name, recorded, picture))
         return 0
 
 
@@ -345,16 +345,12 @@ class Bench:
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
         | Annotated[MemoryTable, tyro.conf.subcommand("memory")]
+        | Annotated[PeersTable, tyro.conf.subcommand("peers")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
     )
 
     def run(self) -> int:
         return self.table.run()
-
-
-def _publish(record: Record, folder: Path, draw: Callable[[Path], None] | None = None) -> None:
-    path = write_record(record, folder, draw)
-    print(f"\n{record.tables[0].markdown()}\nrecord    {path}")
 
 
 def _task(name: str) -> Task:
