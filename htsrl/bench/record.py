@@ -95,6 +95,12 @@ def write_record(record: Record, folder: Path, draw: Callable[[Path], None] | No
     return path
 
 
+def publish(record: Record, folder: Path, draw: Callable[[Path], None] | None = None) -> None:
+    """Write the record and print its first table."""
+    path = write_record(record, folder, draw)
+    print(f"\n{record.tables[0].markdown()}\nrecord    {path}")
+
+
 def _unused_path(folder: Path, stem: str) -> Path:
     path, attempt = folder / f"{stem}.json", 1
     while path.exists():

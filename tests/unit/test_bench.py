@@ -21,12 +21,14 @@ import htsrl
 from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
-from htsrl.bench.command import KeepingTable, LearningTable, SleepingTable
 from htsrl.bench.command_line import bench_command, train_command
 from htsrl.bench.learning import Learned, Verdict
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
 from htsrl.bench.sleeping import Measured, SleepingBench, rows
+from htsrl.bench.tables.keeping import KeepingTable
+from htsrl.bench.tables.learning import LearningTable
+from htsrl.bench.tables.sleeping import SleepingTable
 from htsrl.bench.tasks import TASKS, Schedule, Task
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
