@@ -12,6 +12,7 @@ from htsrl.bench.tables.chaos import ChaosTable
 from htsrl.bench.tables.costs import CostsTable
 from htsrl.bench.tables.keeping import KeepingTable
 from htsrl.bench.tables.learning import LearningTable
+from htsrl.bench.tables.limits import LimitsTable
 from htsrl.bench.tables.memory import MemoryTable
 from htsrl.bench.tables.restart import RestartTable
 from htsrl.bench.tables.runs import RunsTable
@@ -27,6 +28,7 @@ class Bench:
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
+        | Annotated[LimitsTable, tyro.conf.subcommand("limits")]
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
