@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from htsrl.bench.plots import PART_COLOURS, empty_figure, finish
+from htsrl.bench.plots import PART_COLOURS, QUIET_COLOUR, SCHEDULE_COLOURS, empty_figure, finish
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def draw_limits(summary: Mapping[str, Any], picture: Path) -> None:
@@ -25,5 +29,34 @@ def draw_limits(summary: Mapping[str, Any], picture: Path) -> None:
     axes.set_xticks(range(0, 101, 20))
     axes.grid(visible=False, axis="y")
     finish(axes, "What a step consists of, and the most steps per second", "% of the CPU time of a step", "")
-    axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.16))
+    _legend_below(figure, axes)
     figure.savefig(picture, format="png")
+
+
+def draw_throughput(summary: Mapping[str, Any], picture: Path) -> None:
+    """How much of the roofline every schedule reaches on every work, and the steps per second behind it."""
+    works = list(summary)
+    schedules = list(summary[works[0]]["schedules"])
+    figure, (axes,) = empty_figure(height=1.4 + 0.26 * len(works) * (len(schedules) + 0.6))
+    for number, schedule in enumerate(schedules):
+        places = [-(place * (len(schedules) + 0.6) + number) for place in range(len(works))]
+        own = [summary[work]["schedules"][schedule] for work in works]
+        shares = [100 * of["share_of_roofline"]["median"] for of in own]
+        axes.barh(places, shares, height=0.85, color=SCHEDULE_COLOURS[schedule], label=schedule)
+        for place, share, of in zip(places, shares, own, strict=True):
+            axes.text(share + 1, place, f"{of['steps_per_second']['median']:,.0f} steps/s", va="center", fontsize=8)
+    axes.axvline(100, color=QUIET_COLOUR, linewidth=1, linestyle="--")
+    middles = [-(place * (len(schedules) + 0.6) + (len(schedules) - 1) / 2) for place in range(len(works))]
+    axes.set_yticks(middles, works)
+    axes.set_xlim(0, 118)
+    axes.grid(visible=False, axis="y")
+    finish(axes, "How much of the roofline is reached", "% of the roofline", "")
+    _legend_below(figure, axes)
+    figure.savefig(picture, format="png")
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    legend = axes.get_legend()
+    if legend is not None:
+        legend.remove()
+    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower center")

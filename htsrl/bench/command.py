@@ -17,6 +17,7 @@ from htsrl.bench.tables.memory import MemoryTable
 from htsrl.bench.tables.restart import RestartTable
 from htsrl.bench.tables.runs import RunsTable
 from htsrl.bench.tables.sleeping import SleepingTable
+from htsrl.bench.tables.throughput import ThroughputTable
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Bench:
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[LimitsTable, tyro.conf.subcommand("limits")]
+        | Annotated[ThroughputTable, tyro.conf.subcommand("throughput")]
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
