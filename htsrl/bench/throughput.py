@@ -131,9 +131,9 @@ def roofline_of(work: str, seconds_per_part: float) -> float:
         return measure_work(work, seconds_per_part, processes).roofline(cores)
 
 
-def watch(run: LiveRun, seconds: float) -> Watched:
+def watch(run: LiveRun, seconds: float, has_spare: bool = True) -> Watched:
     """Once all is started, so many seconds of it, and more where updates are slow."""
-    settle(run)
+    settle(run, has_spare)
     updates_before, cpu_before, begin = len(run.updates()), cpu_seconds(tree_of(run.pid)), time.monotonic()
     time.sleep(seconds)
     run.wait_until(lambda: len(run.updates()) >= updates_before + FEWEST_UPDATES, LOOK_SECONDS)
@@ -146,9 +146,9 @@ def watch(run: LiveRun, seconds: float) -> Watched:
     )
 
 
-def settle(run: LiveRun) -> None:
-    """Wait until the run learns and has its spare process."""
-    run.wait_until(lambda: len(run.updates()) >= 2 and _has_spare(run), LOOK_SECONDS)
+def settle(run: LiveRun, has_spare: bool = True) -> None:
+    """Wait until the run learns and has its spare process, if it will have one."""
+    run.wait_until(lambda: len(run.updates()) >= 2 and (not has_spare or _spare_is_ready(run)), LOOK_SECONDS)
     time.sleep(SETTLING_SECONDS)
 
 
@@ -213,7 +213,7 @@ def _percent(of: Mapping[str, float]) -> str:
     return f"{of['median']:.0%} ({of['lowest']:.0%} to {of['highest']:.0%})"
 
 
-def _has_spare(run: LiveRun) -> bool:
+def _spare_is_ready(run: LiveRun) -> bool:
     return any(name_of_process(pid).startswith("spare") for pid in children_of(run.pid))
 
 
