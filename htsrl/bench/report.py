@@ -13,7 +13,6 @@ from typing import Any
 
 from htsrl.bench.highlights import highlights_of
 from htsrl.bench.markdown_html import to_html
-from htsrl.bench.record import Table
 from htsrl.errors import ConfigError
 
 STEM = re.compile(r"(\d{4}-\d\d-\d\d)-(.+)")
@@ -124,12 +123,12 @@ def html_page(records: Sequence[Published]) -> str:
 
 def results_table(records: Iterable[Published], links: bool = True) -> str:
     """What each record comes down to, and the command behind it."""
-    rows = []
+    lines = ["| measured | result | command | record |", "| --- | --- | --- | --- |"]
     for record in records:
+        source = f"[{record.date}](benchmarks/{record.json_file.stem}.md)" if links else record.date
         for what, result in highlights_of(record.name, record.document["summary"]):
-            source = f"[{record.date}](benchmarks/{record.json_file.stem}.md)" if links else record.date
-            rows.append([what, result, f"`{record.document['command']}`", source])
-    return Table(["measured", "result", "command", "record"], rows).markdown()
+            lines.append(f"| {what} | {result} | `{record.document['command']}` | {source} |")
+    return "\n".join(lines) + "\n"
 
 
 def with_results(text: str, records: Iterable[Published]) -> str:

@@ -33,7 +33,10 @@ class Figure:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        return (*self.hts, *(map(lockstep, self.hts) if self.has_lockstep else ()))
+        """What is compared stands side by side."""
+        return tuple(
+            side for point in self.hts for side in ([point, lockstep(point)] if self.has_lockstep else [point])
+        )
 
 
 def lockstep(point: Point) -> Point:
