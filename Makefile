@@ -11,8 +11,8 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs bench-keeping bench-memory \
-	bench-peers chaos clean
+	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-variance \
+	bench-peers bench-determinism report chaos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -88,6 +88,21 @@ bench-sleeping: install ## HTS against lockstep with environments that sleep, an
 
 bench-learning: install ## the recorded learning curves, all seeds (about an hour)
 	$(BIN)/htsrl bench learning
+
+bench-limits: football ## what simulator, inference, learning and a hand-over cost alone, and the rooflines (5 minutes)
+	$(BIN)/htsrl bench limits
+
+bench-throughput: football ## all schedules beside the roofline: steps/s, CPU time, memory (about an hour)
+	$(BIN)/htsrl bench throughput
+
+bench-variance: install ## the paper's figures and headline with environments that sleep (12 minutes)
+	$(BIN)/htsrl bench variance
+
+bench-determinism: install ## what reference shapes and the digest cost (15 minutes)
+	$(BIN)/htsrl bench determinism
+
+report: install ## all records on one page, benchmarks/report.html, and the README's table of results
+	$(BIN)/htsrl bench report --readme README.md
 
 chaos: install ## kill processes at random, 200 times over CartPole and 50 times over Pong: no bit may differ
 	$(BIN)/htsrl bench chaos

@@ -6,14 +6,13 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from htsrl.bench.announcer import Announcer
-from htsrl.bench.live_run import LiveRun, live_run
+from htsrl.bench.live_run import Update, live_run, rate
 from htsrl.bench.record import Summary, Table
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
-from htsrl.metrics.sinks import read_json_lines
 from htsrl.presets import preset
 
 ENV_ID = "ALE/Pong-v5"
@@ -55,13 +54,6 @@ class KeepingBench:
             for algorithm in ALGORITHMS
             for keeps in (True, False)
         }
-
-
-class Update(NamedTuple):
-    """When it was recorded, and after how many steps."""
-
-    seconds: float
-    steps: int
 
 
 @dataclass(frozen=True)
@@ -134,27 +126,15 @@ def table(bench: KeepingBench, document: Mapping[str, Any]) -> Table:
 
 def _steps_per_second(config: Config, seconds: float) -> float:
     with live_run(config) as run:
-        run.wait_until(lambda: bool(_updates(run)))
+        run.wait_until(lambda: bool(run.updates()))
         time.sleep(WARM_UP_SECONDS + seconds)
-        run.wait_until(lambda: len(settled(_updates(run))) >= FEWEST_UPDATES)
-        return rate(settled(_updates(run)))
-
-
-def _updates(run: LiveRun) -> list[Update]:
-    path = run.folder.metrics_file
-    lines = read_json_lines(path) if path.exists() else []
-    return [Update(line["time/time_elapsed"] or 0.0, int(line["step"] or 0)) for line in lines]
+        run.wait_until(lambda: len(settled(run.updates())) >= FEWEST_UPDATES)
+        return rate(settled(run.updates()))
 
 
 def settled(updates: Sequence[Update]) -> list[Update]:
     """Those so long after the first that only training is left to be done."""
     return [update for update in updates if update.seconds >= updates[0].seconds + WARM_UP_SECONDS]
-
-
-def rate(updates: Sequence[Update]) -> float:
-    """Steps per second from the first update to the last."""
-    first, last = updates[0], updates[-1]
-    return (last.steps - first.steps) / (last.seconds - first.seconds)
 
 
 def _name(algorithm: str, keeps: bool) -> str:

@@ -22,9 +22,9 @@ from small_run import oracle, quiet_placement, resume_inline, small_experiment, 
 from htsrl import Config, train
 from htsrl.bench import chaos
 from htsrl.bench.chaos import Lived, Verdict
-from htsrl.bench.command import ChaosTable
 from htsrl.bench.killer import children_of, plan
 from htsrl.bench.killer import is_alive as is_alive_to_the_killer
+from htsrl.bench.tables.chaos import ChaosTable
 
 NUM_UPDATES = 300
 KILLS_PER_SUPERVISOR = 10

@@ -36,7 +36,7 @@ from htsrl.bench.atari_step import (  # noqa: E402
     Measured,
     table,
 )
-from htsrl.bench.command import AtariStepTable  # noqa: E402
+from htsrl.bench.tables.atari_step import AtariStepTable  # noqa: E402
 from htsrl.envs.atari import FIRE, NOOP, Atari, FrameStack, UInt8, make_ale  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[2]

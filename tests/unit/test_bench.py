@@ -21,12 +21,15 @@ import htsrl
 from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
-from htsrl.bench.command import KeepingTable, LearningTable, SleepingTable
 from htsrl.bench.command_line import bench_command, train_command
 from htsrl.bench.learning import Learned, Verdict
+from htsrl.bench.live_run import Update, rate
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
 from htsrl.bench.sleeping import Measured, SleepingBench, rows
+from htsrl.bench.tables.keeping import KeepingTable
+from htsrl.bench.tables.learning import LearningTable
+from htsrl.bench.tables.sleeping import SleepingTable
 from htsrl.bench.tasks import TASKS, Schedule, Task
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
@@ -366,6 +369,6 @@ def test_the_sides_of_the_keeping_bench_take_turns_in_going_first_and_are_writte
 
 def test_throughput_is_measured_between_updates_once_a_run_is_under_way() -> None:
     start, ready = 2.0, 2.0 + keeping.WARM_UP_SECONDS
-    updates = [keeping.Update(start, 10), keeping.Update(ready - 0.1, 20), keeping.Update(ready, 30)]
-    updates += [keeping.Update(ready + 8.0, 50), keeping.Update(ready + 10.0, 90)]
-    assert keeping.rate(keeping.settled(updates)) == (90 - 30) / 10.0
+    updates = [Update(start, 10), Update(ready - 0.1, 20), Update(ready, 30)]
+    updates += [Update(ready + 8.0, 50), Update(ready + 10.0, 90)]
+    assert rate(keeping.settled(updates)) == (90 - 30) / 10.0

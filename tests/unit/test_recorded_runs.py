@@ -11,8 +11,8 @@ import pytest
 
 from htsrl import A2C, Config, ConfigError, Experiment, Placement, train
 from htsrl.bench import runs
-from htsrl.bench.command import RunsTable
 from htsrl.bench.curves import figure_of_runs
+from htsrl.bench.tables.runs import RunsTable
 from htsrl.digest import read_links
 
 

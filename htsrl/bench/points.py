@@ -1,0 +1,108 @@
+"""Runs with sleeping environments, each a point of a figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from htsrl.bench.claims import Barrier, StepTime, bound_steps_per_second
+from htsrl.bench.simulations import simulate_hts_steps_per_second
+from htsrl.config import A2C, PPO, Config, Experiment, Placement, with_seed
+from htsrl.metrics.sinks import read_json_lines
+from htsrl.run_folder import RunFolder
+from htsrl.train import train
+
+UNMEASURED_INTERVALS = 2
+"""Until the clock starts: HTS fills its pipeline with two rollouts."""
+FEWEST_INTERVALS = 2
+"""Measured in a run, however slow."""
+SIMULATED_INTERVALS = 400
+NUM_MINIBATCHES = 4
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting."""
+
+    schedule: Literal["hts", "lockstep"] = "hts"
+    num_envs: int = 16
+    """Each with an executor of its own."""
+    sync_interval: int = 20
+    cv: float = 1.0
+    """Standard deviation of the step time over its mean: 1 is the exponential law."""
+    num_actors: int = 1
+    epochs: int = 0
+    """0: A2C, whose learning takes next to no time. Otherwise those of PPO, and what learning takes is measured."""
+
+    @property
+    def name(self) -> str:
+        words = [self.schedule, f"n {self.num_envs}", f"alpha {self.sync_interval}", f"cv {self.cv:g}"]
+        words += [f"{self.num_actors} actors"] if self.num_actors > 1 else []
+        return ", ".join([*words, *([f"PPO with {self.epochs} epochs"] if self.epochs else [])])
+
+    def bound(self, mean_seconds: float) -> float:
+        """Claim 1's steps per second: a barrier every alpha steps for HTS, at every step for lockstep."""
+        every = self.sync_interval if self.schedule == "hts" else 1
+        return bound_steps_per_second(Barrier(self.num_envs, every), StepTime(mean_seconds, self.cv))
+
+    def soft_limit(self, mean_seconds: float) -> float:
+        """Of htsrl's own barrier, by simulation."""
+        barrier = Barrier(self.num_envs, self.sync_interval)
+        return simulate_hts_steps_per_second(barrier, StepTime(mean_seconds, self.cv), SIMULATED_INTERVALS)
+
+    def config(self, mean_seconds: float, seconds: float) -> Config:
+        """Whole intervals for about so many seconds, and those before the clock starts."""
+        batch_steps = self.num_envs * self.sync_interval
+        intervals = max(FEWEST_INTERVALS, round(seconds * self.bound(mean_seconds) / batch_steps))
+        experiment = Experiment(
+            env="htsrl/Sleeping-v0",
+            env_args=self._sleep(mean_seconds),
+            imports=("htsrl.envs.toy",),
+            algorithm=PPO(epochs=self.epochs, num_minibatches=NUM_MINIBATCHES) if self.epochs else A2C(),
+            schedule=self.schedule,
+            num_envs=self.num_envs,
+            sync_interval=self.sync_interval,
+            total_steps=(UNMEASURED_INTERVALS + intervals) * batch_steps,
+        )
+        placement = Placement(
+            num_executors=self.num_envs,
+            num_actors=self.num_actors,
+            measure_costs=self.epochs > 0,
+            log_every_steps=1 if self.epochs else 2048,
+            tensorboard=False,
+            progress="off",
+        )
+        return Config(experiment, placement)
+
+    def _sleep(self, mean_seconds: float) -> dict[str, Any]:
+        if self.cv == 0:
+            return {"law": "constant", "mean_seconds": mean_seconds}
+        return {"law": "exponential" if self.cv == 1 else "gamma", "mean_seconds": mean_seconds, "cv": self.cv}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of a point."""
+
+    point: Point
+    seed: int
+    steps_per_second: float
+    learning_seconds: float | None
+    """CPU time of the learner for one update, where it was measured."""
+
+
+def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:
+    config = with_seed(point.config(mean_seconds, seconds), seed)
+    with TemporaryDirectory(prefix="htsrl-bench-") as folder:
+        run_dir = Path(folder) / "run"
+        result = train(replace(config, placement=replace(config.placement, run_dir=run_dir)))
+        lines = read_json_lines(RunFolder(run_dir).metrics_file) if point.epochs else []
+    return Measured(point, seed, result.steps_per_second, _learning_seconds(lines) if point.epochs else None)
+
+
+def _learning_seconds(lines: list[dict[str, Any]]) -> float:
+    """Between the first update and the last."""
+    spent = [line["cpu/learning_seconds"] for line in lines]
+    return float(spent[-1] - spent[0]) / (len(spent) - 1)

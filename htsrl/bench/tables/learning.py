@@ -1,0 +1,61 @@
+"""`htsrl bench learning`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from htsrl.bench import learning
+from htsrl.bench.announcer import Announcer
+from htsrl.bench.command_line import bench_command
+from htsrl.bench.curves import draw_curves
+from htsrl.bench.provenance import Provenance
+from htsrl.bench.record import Record, publish
+from htsrl.bench.tasks import SCHEDULES, TASKS, Task
+from htsrl.config import Config, Placement
+from htsrl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class LearningTable:
+    """Learning curves under hts and sync, several seeds each, with the commands that repeat them."""
+
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """A run of each schedule for every seed."""
+    placement: Literal["inline", "processes"] = "processes"
+    """Where the roles live; the results are the same."""
+    output: Path = Path("benchmarks")
+    """Folder for a record and a picture of each task."""
+
+    def run(self) -> int:
+        tasks = [_task(name) for name in self.tasks]
+        if not tasks or not self.seeds:
+            raise ConfigError("give at least one task and one seed")
+        announcer = Announcer(len(tasks) * len(self.seeds) * len(SCHEDULES))
+        for task in tasks:  # each is written as soon as it is done: the next may take an hour
+            self._run_task(task, announcer)
+        return 0
+
+    def _run_task(self, task: Task, announcer: Announcer) -> None:
+        provenance = Provenance.take()
+        placement = Placement(backend=self.placement, tensorboard=False)
+        learned = learning.learn(task, self.seeds, placement, announcer)
+        record = Record(
+            name=f"learning-{task.name}",
+            command=bench_command("learning", self),
+            provenance=provenance,
+            configs={name: Config(task.with_seed(self.seeds[0], name), placement) for name in SCHEDULES},
+            repetitions=[asdict(run) for run in learned],
+            summary=learning.Verdict.of(task, learned).document(),
+            tables=learning.tables(task, learned),
+        )
+        publish(record, self.output, lambda picture: draw_curves(task, learned, picture))
+
+
+def _task(name: str) -> Task:
+    if name not in TASKS:
+        raise ConfigError(f"task {name!r} is not known; choose among {', '.join(TASKS)}")
+    return TASKS[name]

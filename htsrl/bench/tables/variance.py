@@ -1,0 +1,61 @@
+"""`htsrl bench variance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from htsrl.bench import variance
+from htsrl.bench.command_line import bench_command
+from htsrl.bench.provenance import Provenance
+from htsrl.bench.record import Record, publish
+from htsrl.bench.variance_plots import draw_variance
+from htsrl.errors import ConfigError
+
+FIGURES = {figure.name: figure for figure in variance.FIGURES}
+
+
+@dataclass(frozen=True)
+class VarianceTable:
+    """The paper's figures with environments that sleep, its headline, and the claims beside them."""
+
+    figures: tuple[str, ...] = tuple(FIGURES)
+    """Which figures."""
+    seconds_per_run: float = 4.0
+    """About how long each run is measured."""
+    repetitions: int = 2
+    """Runs of each point, with seeds 1, 2 ...; the points take turns."""
+    headline_repetitions: int = 3
+    """Pairs of runs for the headline; 0 leaves it out."""
+    mean_seconds: float = 0.005
+    """How long a step sleeps on average."""
+    output: Path = Path("benchmarks")
+    """Folder for the record and its picture."""
+
+    def run(self) -> int:
+        unknown = [name for name in self.figures if name not in FIGURES]
+        if unknown:
+            raise ConfigError(f"figure {unknown[0]!r} is not known; choose among {', '.join(FIGURES)}")
+        bench = variance.VarianceBench(
+            tuple(FIGURES[name] for name in self.figures),
+            self.mean_seconds,
+            self.seconds_per_run,
+            self.repetitions,
+            self.headline_repetitions,
+        )
+        provenance = Provenance.take()
+        headline = variance.measure_headline(bench)
+        measured = variance.measure(bench)
+        by_figure = {figure.name: variance.rows(bench, figure, measured) for figure in bench.figures}
+        summary = variance.summary(bench, by_figure, headline)
+        record = Record(
+            name="variance",
+            command=bench_command("variance", self),
+            provenance=provenance,
+            configs=bench.configs(headline),
+            repetitions=variance.repetitions([*(headline.measured if headline else []), *measured]),
+            summary=summary,
+            tables=variance.tables(bench, by_figure, headline),
+        )
+        publish(record, self.output, lambda picture: draw_variance(bench, by_figure, summary["headline"], picture))
+        return 0

@@ -1,0 +1,311 @@
+"""The paper's figures with environments that sleep, and its headline, each beside what the claims say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from htsrl.bench.announcer import Announcer
+from htsrl.bench.claims import Barrier, StepTime, slowest_interval_seconds
+from htsrl.bench.points import Measured, Point, run_point
+from htsrl.bench.record import Summary, Table
+from htsrl.config import Config
+from htsrl.errors import ConfigError
+
+HEADLINE = Point(num_envs=32, sync_interval=128, epochs=4)
+"""With as many epochs as calibration starts from."""
+HEADLINE_GOAL = 3.5
+CALIBRATION_SEED = 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """HTS, and lockstep where it is compared with, over one setting."""
+
+    name: str
+    title: str
+    setting: str
+    """The field of a point that varies."""
+    label: str
+    hts: tuple[Point, ...]
+    has_lockstep: bool
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """What is compared stands side by side."""
+        return tuple(
+            side for point in self.hts for side in ([point, lockstep(point)] if self.has_lockstep else [point])
+        )
+
+
+def lockstep(point: Point) -> Point:
+    return replace(point, schedule="lockstep")
+
+
+FIGURES = (
+    Figure(
+        "variance",
+        "Speed-up over a barrier at every step, against the variance of the step time",
+        "cv",
+        "standard deviation / mean of the step time",
+        tuple(Point(cv=cv) for cv in (0.0, 0.25, 0.5, 1.0)),
+        has_lockstep=True,
+    ),
+    Figure(
+        "environments",
+        "Steps per second against the number of environments (alpha 128)",
+        "num_envs",
+        "environments",
+        tuple(Point(num_envs=n, sync_interval=128) for n in (4, 8, 16, 32, 64)),
+        has_lockstep=True,
+    ),
+    Figure(
+        "alpha",
+        "Steps per second against alpha",
+        "sync_interval",
+        "alpha: steps between two barriers",
+        tuple(Point(sync_interval=alpha) for alpha in (1, 2, 5, 20, 64, 128)),
+        has_lockstep=False,
+    ),
+    Figure(
+        "actors",
+        "Steps per second against the number of actors",
+        "num_actors",
+        "actors",
+        tuple(Point(num_actors=actors) for actors in (1, 2, 4)),
+        has_lockstep=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class VarianceBench:
+    """How much is measured."""
+
+    figures: tuple[Figure, ...]
+    mean_seconds: float
+    seconds_per_run: float
+    repetitions: int
+    headline_repetitions: int
+
+    def __post_init__(self) -> None:
+        if self.repetitions < 1 or self.headline_repetitions < 0 or min(self.seconds_per_run, self.mean_seconds) <= 0:
+            raise ConfigError(
+                f"repetitions={self.repetitions} must be at least 1, headline_repetitions={self.headline_repetitions} "
+                f"not negative, seconds_per_run={self.seconds_per_run:g} and mean_seconds={self.mean_seconds:g} above 0"
+            )
+
+    def points(self) -> list[Point]:
+        """Each once, however many figures it is in."""
+        return list(dict.fromkeys(point for figure in self.figures for point in figure.points))
+
+    def configs(self, headline: Headline | None) -> dict[str, Config]:
+        points = [*self.points(), *([headline.point, lockstep(headline.point)] if headline else [])]
+        return {point.name: point.config(self.mean_seconds, self.seconds_per_run) for point in points}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """HTS against the synchronous baseline where learning takes as long as rolling out."""
+
+    point: Point
+    """With the epochs that calibration found."""
+    rollout_seconds: float
+    """Claim 1's, of one interval of HTS."""
+    measured: Sequence[Measured]
+
+    def of(self, point: Point) -> list[Measured]:
+        return [run for run in self.measured if run.point == point]
+
+    def ratios(self) -> list[float]:
+        sides = zip(self.of(self.point), self.of(lockstep(self.point)), strict=True)
+        return [ours.steps_per_second / theirs.steps_per_second for ours, theirs in sides]
+
+    def learning_seconds(self) -> float:
+        return Summary.of([run.learning_seconds or 0.0 for run in self.of(self.point)]).median
+
+    def claimed_ratio(self, mean_seconds: float) -> float:
+        """Of the baseline's time for an interval, a barrier at every step and then learning, to that of HTS."""
+        steps = self.point.num_envs * self.point.sync_interval
+        in_turn = steps / lockstep(self.point).bound(mean_seconds) + self.learning_seconds()
+        return in_turn / max(self.rollout_seconds, self.learning_seconds())
+
+    def document(self, mean_seconds: float) -> dict[str, Any]:
+        sides = {"hts": self.point, "lockstep": lockstep(self.point)}
+        return {
+            **{
+                name: asdict(Summary.of([run.steps_per_second for run in self.of(point)]))
+                for name, point in sides.items()
+            },
+            "ratio": asdict(Summary.of(self.ratios())),
+            "claimed_ratio": self.claimed_ratio(mean_seconds),
+            "goal": HEADLINE_GOAL,
+            "epochs": self.point.epochs,
+            "learning_seconds": self.learning_seconds(),
+            "rollout_seconds": self.rollout_seconds,
+        }
+
+
+Run = Callable[[Point, float, float, int], Measured]
+
+
+def measure(bench: VarianceBench, run: Run = run_point) -> list[Measured]:
+    """All points in turn, each repetition with a seed, hence with sleeps, of its own."""
+    points, measured = bench.points(), []
+    announcer = Announcer(bench.repetitions * len(points))
+    for seed in range(1, bench.repetitions + 1):
+        for point in points:
+            announcer.begin(f"{point.name}, seed {seed}")
+            measured.append(run(point, bench.mean_seconds, bench.seconds_per_run, seed))
+            announcer.end(f"{measured[-1].steps_per_second:,.0f} steps/s")
+    return measured
+
+
+def measure_headline(bench: VarianceBench, run: Run = run_point) -> Headline | None:
+    """Calibrate the learner by a short run, then both sides in turn."""
+    if not bench.headline_repetitions:
+        return None
+    announcer, measured = Announcer(1 + 2 * bench.headline_repetitions), []
+    rollout_seconds = slowest_interval_seconds(
+        Barrier(HEADLINE.num_envs, HEADLINE.sync_interval), StepTime(bench.mean_seconds, HEADLINE.cv)
+    )
+    announcer.begin(f"calibration: {HEADLINE.name}")
+    trial = run(HEADLINE, bench.mean_seconds, bench.seconds_per_run, CALIBRATION_SEED)
+    assert trial.learning_seconds is not None
+    point = replace(HEADLINE, epochs=max(1, round(HEADLINE.epochs * rollout_seconds / trial.learning_seconds)))
+    announcer.end(f"{point.epochs} epochs would take as long as rolling out")
+    for seed in range(1, bench.headline_repetitions + 1):
+        for side in (point, lockstep(point)):
+            announcer.begin(f"headline: {side.name}, seed {seed}")
+            measured.append(run(side, bench.mean_seconds, bench.seconds_per_run, seed))
+            announcer.end(f"{measured[-1].steps_per_second:,.0f} steps/s")
+    return Headline(point, rollout_seconds, measured)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known at one value of a figure's setting."""
+
+    value: float
+    hts: Summary
+    bound: float
+    """Claim 1's."""
+    soft_limit: float
+    per_env: float
+    """Steps per second of an environment, over that of the figure's first row."""
+    lockstep: Summary | None = None
+    lockstep_bound: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.lockstep is None else self.hts.median / self.lockstep.median
+
+    @property
+    def claimed_ratio(self) -> float | None:
+        return None if self.lockstep_bound is None else self.bound / self.lockstep_bound
+
+    def document(self) -> dict[str, Any]:
+        derived = {"share_of_bound": self.hts.median / self.bound, "ratio": self.ratio}
+        return {**asdict(self), **derived, "claimed_ratio": self.claimed_ratio}
+
+
+def rows(bench: VarianceBench, figure: Figure, measured: Sequence[Measured]) -> list[Row]:
+    def speed(point: Point) -> Summary:
+        return Summary.of([run.steps_per_second for run in measured if run.point == point])
+
+    first = figure.hts[0]
+    own = speed(first).median / first.num_envs
+    return [
+        Row(
+            value=getattr(point, figure.setting),
+            hts=speed(point),
+            bound=point.bound(bench.mean_seconds),
+            soft_limit=point.soft_limit(bench.mean_seconds),
+            per_env=speed(point).median / point.num_envs / own,
+            lockstep=speed(lockstep(point)) if figure.has_lockstep else None,
+            lockstep_bound=lockstep(point).bound(bench.mean_seconds) if figure.has_lockstep else None,
+        )
+        for point in figure.hts
+    ]
+
+
+def summary(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> dict[str, Any]:
+    return {
+        "figures": {name: [row.document() for row in rows] for name, rows in by_figure.items()},
+        "headline": headline.document(bench.mean_seconds) if headline else None,
+    }
+
+
+def repetitions(measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    return [{"config": run.point.name, **asdict(run)} for run in measured]
+
+
+def tables(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> list[Table]:
+    of_headline = [_headline_table(headline, bench.mean_seconds)] if headline else []
+    return [*of_headline, *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures)]
+
+
+def _table(bench: VarianceBench, figure: Figure, rows: Sequence[Row]) -> Table:
+    headings = [figure.label, "hts steps/s", "Claim 1", "share", "soft limit", "per environment"]
+    cells = [
+        [
+            f"{row.value:g}",
+            str(row.hts),
+            f"{row.bound:,.0f}",
+            f"{row.hts.median / row.bound:.0%}",
+            f"{row.soft_limit:,.0f}",
+            f"{row.per_env:.2f}",
+        ]
+        for row in rows
+    ]
+    if figure.has_lockstep:
+        headings += ["lockstep steps/s", "Claim 1 ", "ratio", "Claim 1's ratio"]
+        cells = [
+            [*line, str(row.lockstep), f"{row.lockstep_bound:,.0f}", f"{row.ratio:.2f}", f"{row.claimed_ratio:.2f}"]
+            for line, row in zip(cells, rows, strict=True)
+        ]
+    return Table(headings, cells, [_note(bench, figure)])
+
+
+def _note(bench: VarianceBench, figure: Figure) -> str:
+    same = figure.hts[0]
+    settings = {
+        "num_envs": f"{same.num_envs} environments",
+        "sync_interval": f"alpha {same.sync_interval}",
+        "cv": f"standard deviation {same.cv:g} of the mean",
+        "num_actors": f"{same.num_actors} actor",
+    }
+    rest = ", ".join(text for name, text in settings.items() if name != figure.setting)
+    return (
+        f"{figure.title}: {rest}, an executor for each environment, steps that sleep {bench.mean_seconds * 1000:g} ms "
+        f"on average, A2C. Median (lowest to highest) of {bench.repetitions} seeds. Per environment is relative to the "
+        "first row. The soft limit is that of htsrl's own barrier, by simulation; it lies above Claim 1's."
+    )
+
+
+def _headline_table(headline: Headline, mean_seconds: float) -> Table:
+    of = headline.document(mean_seconds)
+    ratio = of["ratio"]
+    return Table(
+        ["hts steps/s", "lockstep steps/s", "ratio", "Claim 1's ratio", "goal", "learning", "rolling out"],
+        [
+            [
+                str(Summary(**of["hts"])),
+                str(Summary(**of["lockstep"])),
+                f"{ratio['median']:.2f} ({ratio['lowest']:.2f} to {ratio['highest']:.2f})",
+                f"{of['claimed_ratio']:.2f}",
+                f"{HEADLINE_GOAL:g} {'met' if ratio['median'] >= HEADLINE_GOAL else 'missed'}",
+                f"{of['learning_seconds']:.2f} s",
+                f"{of['rollout_seconds']:.2f} s",
+            ]
+        ],
+        [
+            f"The paper's headline: {headline.point.num_envs} environments, alpha {headline.point.sync_interval}, "
+            f"steps that sleep Exp({mean_seconds * 1000:g} ms), and learning as long as rolling out, against a barrier "
+            f"at every step with the learner in turn. Learning is PPO with {headline.point.epochs} epochs, a number "
+            "that a short run beforehand found to take as long as Claim 1 says that an interval takes; the seconds of "
+            "learning are CPU time for an update, measured in the HTS runs. Median (lowest to highest); ratios of "
+            "runs with the same seed, one after the other.",
+        ],
+    )

@@ -1,0 +1,145 @@
+"""The page and the README's table say what the records say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import htsrl
+from htsrl.bench.highlights import KINDS, highlights_of
+from htsrl.bench.markdown_html import to_html
+from htsrl.bench.report import BEGIN, END, html_page, newest_records, results_table, with_results
+from htsrl.bench.tables.report import ReportTable
+from htsrl.errors import ConfigError
+
+ROOT = Path(htsrl.__file__).parent.parent
+PIXEL = b"\x89PNG\r\n\x1a\n"
+
+
+def write(folder: Path, file_stem: str, name: str, seconds: float = 0.5) -> None:
+    summary = {"median_standstill_seconds": seconds} if name == "restart" else {}
+    document = {"name": name, "date": file_stem[:10], "command": f"htsrl bench {name}", "summary": summary}
+    (folder / f"{file_stem}.json").write_text(json.dumps(document))
+    text = f"# {name}\n\n- `htsrl bench {name}`\n- a machine\n\n![{name}]({name}.png)\n\n| a |\n| - |\n| {seconds} |\n"
+    (folder / f"{file_stem}.md").write_text(text)
+    (folder / f"{name}.png").write_bytes(PIXEL)
+
+
+# Records
+
+
+def test_of_every_name_the_newest_record_counts(tmp_path: Path) -> None:
+    for stem in ("2026-01-09-restart", "2026-01-10-restart-2", "2026-01-10-restart-10", "2026-01-10-restart"):
+        write(tmp_path, stem, "restart")
+    write(tmp_path, "2025-12-31-throughput", "throughput")
+    write(tmp_path, "2026-01-10-restart-busy", "restart")  # renamed by hand: a name of its own
+    (tmp_path / "notes.json").write_text("{}")
+
+    records = newest_records(tmp_path)
+
+    assert [record.json_file.stem for record in records] == [
+        "2025-12-31-throughput",
+        "2026-01-10-restart-10",
+        "2026-01-10-restart-busy",
+    ]
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no records"):
+        newest_records(tmp_path)
+
+
+# The page
+
+
+def test_the_page_holds_every_record_and_asks_nobody_for_anything() -> None:
+    records = newest_records(ROOT / "benchmarks")
+
+    page = html_page(records)
+
+    for record in records:
+        assert f'<section id="{record.name}">' in page
+        assert record.document["cpu"] in page
+        assert record.json_file.name in page
+    num_pictures = sum("![" in record.markdown() for record in records)
+    assert page.count("data:image/png;base64,") == num_pictures > 0
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_markdown_becomes_elements_and_nothing_slips_through() -> None:
+    table = "| n | <i> |\n| - | --- |\n| 1,000 (9 to 10) | `c` |"
+    text = f"# a <b>\n\n- `x & y`\n- z\n\n![p](f.png)\n\n{table}\n\nWords\nmore."
+
+    html = to_html(text, embed=lambda name: f"data:{name}")
+
+    assert "<h2>a &lt;b&gt;</h2>" in html
+    assert "<li><code>x &amp; y</code></li><li>z</li>" in html
+    assert '<img alt="p" src="data:f.png">' in html
+    assert "<th>n</th><th>&lt;i&gt;</th>" in html
+    assert "<td class=number>1,000 (9 to 10)</td><td><code>c</code></td>" in html
+    assert "<p>Words more.</p>" in html
+
+
+# The table of results
+
+
+def test_every_number_has_its_command_and_record_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "2026-01-10-restart", "restart", seconds=0.25)
+
+    table = results_table(newest_records(tmp_path))
+
+    assert "| a killed executor holds the run up | 0.25 s |" in table
+    assert "`htsrl bench restart`" in table
+    assert "[2026-01-10](benchmarks/2026-01-10-restart.md)" in table
+
+
+def test_only_what_is_between_the_markers_changes(tmp_path: Path) -> None:
+    write(tmp_path, "2026-01-10-restart", "restart")
+    records = newest_records(tmp_path)
+
+    text = with_results(f"before\n{BEGIN}\nold\n{END}\nafter\n", records)
+
+    assert text == f"before\n{BEGIN}\n{results_table(records)}{END}\nafter\n"
+    assert with_results(text, records) == text
+    with pytest.raises(ConfigError, match="lacks the lines"):
+        with_results(f"{BEGIN} without an end", records)
+
+
+def test_the_readme_says_what_the_records_say() -> None:
+    text = (ROOT / "README.md").read_text()
+
+    assert with_results(text, newest_records(ROOT / "benchmarks")) == text, (
+        "the records have changed; run `htsrl bench report --readme README.md`"
+    )
+
+
+def test_every_kind_of_record_that_there_is_comes_down_to_something() -> None:
+    silent = [
+        record.name
+        for record in newest_records(ROOT / "benchmarks")
+        if not highlights_of(record.name, record.document["summary"])
+    ]
+    assert silent == []
+
+
+def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:
+    assert highlights_of("weather", {"rain": 1}) == []
+    assert {"throughput", "limits", "variance", "determinism"} <= set(KINDS)
+
+
+def test_bench_report_writes_the_page_and_renews_the_readme(tmp_path: Path) -> None:
+    write(tmp_path, "2026-01-10-restart", "restart")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{BEGIN}\n{END}\n")
+
+    assert ReportTable(records=tmp_path, readme=readme).run() == 0
+
+    assert "0.50 s" in readme.read_text()
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(ConfigError, match="cannot read"):
+        ReportTable(records=tmp_path, readme=tmp_path / "nowhere.md").run()
