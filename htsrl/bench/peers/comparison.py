@@ -22,7 +22,7 @@ HTSRL = "htsrl"
 WARM_UP_SECONDS = 2.0
 HTSRL_WARM_UP_SECONDS = 10.0
 """Longer, for once in a run a spare process makes its preparations beside the training."""
-HOPELESS = 0.8
+HOPELESS = 0.7
 """A variant that reaches less than this share of its peer's best in the first repetition is not repeated."""
 
 
