@@ -77,7 +77,7 @@ def _draw_headline(axes: Axes, headline: Mapping[str, Any]) -> None:
     axes.set_xlim(0, 1.3 * max(medians))
     axes.grid(visible=False, axis="y")
     ratio = headline["ratio"]["median"]
-    title = f"32 environments, alpha 128, learning as long as rolling out: {ratio:.1f}x"
+    title = f"Learning as long as rolling out: {ratio:.1f}x"
     finish(axes, title, "steps/s", "")
 
 
