@@ -12,7 +12,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
 	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-variance \
-	bench-determinism report chaos clean
+	bench-peers bench-determinism report chaos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -79,6 +79,9 @@ bench-keeping: install ## what checkpoints and the spare process cost Pong, and 
 
 bench-memory: install ## what a recurrent core costs, on CartPole and Pong
 	$(BIN)/htsrl bench memory
+
+bench-peers: install ## the same work in Stable-Baselines3, CleanRL style, Sample Factory, TorchRL and RLlib
+	$(BIN)/htsrl bench peers
 
 bench-sleeping: install ## HTS against lockstep with environments that sleep, and Claim 1's bound
 	$(BIN)/htsrl bench sleeping

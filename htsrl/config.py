@@ -55,6 +55,10 @@ class A2C:
     """Give the advantages of a gradient mean 0 and deviation 1."""
     normalize_rewards: bool = False
     """Divide rewards by the running deviation of the discounted return, which is updated at barriers."""
+    lag_correction: Literal["auto", "delayed_gradient", "importance", "vtrace", "none"] = "auto"
+    """What makes up for data of older versions. delayed_gradient: differentiate where they were made. importance and
+    vtrace: differentiate at the current parameters, with truncated importance weights, vtrace with its own returns.
+    none: as if they were new. auto: vtrace under async, else delayed_gradient."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,14 @@ class Experiment:
     """Modules imported in every process first, for environments that register themselves."""
     algorithm: Algorithm = field(default_factory=PPO)
     network: Network = field(default_factory=Network)
-    schedule: Literal["hts", "sync", "lockstep"] = "hts"
+    schedule: Literal["hts", "sync", "lockstep", "async"] = "hts"
     """hts: learn while rolling out, one version behind. sync: in turn, lag 0. lockstep: sync with a barrier at every
-    step, the classic baseline."""
+    step, the classic baseline. async: nobody waits, and no two runs are alike, as IMPALA and GA3C."""
+    queue_length: int = 2
+    """Under async: rollouts of each environment that may be under way or wait for the learner."""
+    replay_schedule: Path | None = None
+    """Repeat what the asynchronous run in this folder saw: which rollouts fed which update, and which version acted
+    when."""
     on_env_error: Literal["stop", "truncate"] = "stop"
     """What an exception in an environment does. stop: the run ends, if it happens again when the environment is brought
     back. truncate: the episode ends as if a time limit had cut it, a new environment takes over, and it is counted."""
@@ -172,6 +181,11 @@ class Experiment:
     def interval_steps(self) -> int:
         """Alpha: steps of one environment in one interval."""
         return self.algorithm.default_sync_interval if self.sync_interval is None else self.sync_interval
+
+    @property
+    def queues(self) -> bool:
+        """Whether rollouts wait in a queue instead of for each other."""
+        return self.schedule == "async"
 
     @property
     def unroll_steps(self) -> int:

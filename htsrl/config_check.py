@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.config import LONGEST_BACKPROPAGATION, PPO, Algorithm, Config, Experiment, Network, Placement
+from htsrl.config import A2C, LONGEST_BACKPROPAGATION, PPO, Algorithm, Config, Experiment, Network, Placement
 from htsrl.config_file import network_name
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
 
 MOST_ENVS = 65_536
+LONGEST_QUEUE = 1024
 LONGEST_DEADLINE_SECONDS = 7 * 24 * 3600.0
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -47,6 +48,7 @@ RULES: dict[str, Rule] = {
     "num_envs": AT_LEAST_1,
     "num_executors": AT_LEAST_1,
     "num_minibatches": AT_LEAST_1,
+    "queue_length": (lambda x: 2 <= x <= LONGEST_QUEUE, f"from 2 to {LONGEST_QUEUE}"),
     "optimizer_epsilon": ABOVE_0,
     "rmsprop_decay": (lambda x: 0 <= x < 1, "from 0 to below 1"),
     "seed": (lambda x: 0 <= x < 2**63, "from 0 to 2**63 - 1"),
@@ -73,6 +75,7 @@ def check(config: Config) -> Config:
     )
     placement = _check_fields(config.placement)
     experiment = dataclasses.replace(experiment, env_args=_checked_env_args(experiment))
+    _check_schedule(experiment)
     _check_network(experiment)
     _check_sizes(experiment)
     _check_crew(placement, experiment.num_envs)
@@ -108,6 +111,25 @@ def _checked_env_args(experiment: Experiment) -> dict[str, Any]:
                 "use numbers, text, lists and objects, or pass a callable that closes over it as env"
             ) from error
     return arguments
+
+
+def _check_schedule(experiment: Experiment) -> None:
+    algorithm = experiment.algorithm
+    if experiment.replay_schedule is not None and not experiment.queues:
+        raise ConfigError(
+            f"replay_schedule={experiment.replay_schedule} is for schedule=async; runs under "
+            f"{experiment.schedule} repeat themselves from their seed"
+        )
+    if experiment.queues and algorithm.normalize_rewards:
+        raise ConfigError(
+            "normalize_rewards=True follows every environment's return from one batch to the next, and under "
+            "schedule=async a batch may miss some; turn it off with --no-normalize-rewards, or use hts"
+        )
+    if experiment.queues and isinstance(algorithm, A2C) and algorithm.lag_correction == "delayed_gradient":
+        raise ConfigError(
+            "lag_correction=delayed_gradient needs data of one known version, and under schedule=async each step may "
+            "have another; use vtrace, importance or none"
+        )
 
 
 def _check_sizes(experiment: Experiment) -> None:

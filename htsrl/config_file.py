@@ -7,7 +7,7 @@ import difflib
 import importlib
 import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,16 @@ def named_env(path: Path) -> str | None:
         return str(json.loads(path.read_bytes())["experiment"]["env"])
     except (OSError, ValueError, TypeError, KeyError):  # `load_config` says what is wrong, if anything is
         return None
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The settings in which two documents differ, as lines."""
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name, "(not there)"), now.get(name, "(not there)")
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name}: {json.dumps(old)} -> {json.dumps(new)}"
 
 
 def resolve_env(name: Any) -> Any:

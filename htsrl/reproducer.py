@@ -12,7 +12,6 @@ from htsrl.config_file import env_name
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.shared import Shared
 from htsrl.roles.recall import segments
-from htsrl.schedules.schedule import storage_of
 from htsrl.seeding import reset_seed
 
 
@@ -46,7 +45,7 @@ def _actions_in_storage(shared: Shared, env: int) -> list[Any]:
         return []
     is_acting = bool(exchange.tickets.asks_to_act(ticket)[0] and exchange.answers[env] == ticket[0])
     columns = shared.storages.spec.columns_of(env)
-    taken = shared.storages["actions"][storage_of(completed), : int(rows[0]) + is_acting, columns]
+    taken = shared.storages["actions"][shared.storages.of_rollout(completed), : int(rows[0]) + is_acting, columns]
     return taken.tolist()  # type: ignore[no-any-return]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from htsrl.checkpoint.cut import restore_cut
 from htsrl.checkpoint.files import Checkpoint, newest_valid
 from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config import Config, EnvFactory, Placement
 from htsrl.config_check import check
-from htsrl.config_file import from_document
+from htsrl.config_file import differences, from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
@@ -45,6 +43,7 @@ def resume(
     folder = RunFolder.existing(Path(run_dir))
     with RunLock.acquire(folder.path), single_threaded():
         config = _config(folder, total_steps, placement, env)
+        _check_is_no_replay(folder, config)
         checkpoint = _checkpoint(folder)
         _check_same_experiment(checkpoint, config)
         _check_there_is_work(folder, checkpoint, config)
@@ -101,27 +100,27 @@ def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
     document = checkpoint.document["experiment"]
     complete = experiment_document(from_document({"experiment": document}, env="its own"))
     before, now = {**complete, "env": document.get("env")}, experiment_document(config)
-    differences = [line for line in _differences(before, now) if not line.startswith("total_steps:")]
-    if differences:
+    changed = [line for line in differences(before, now) if not line.startswith("total_steps:")]
+    if changed:
         raise ConfigError(
             "a run goes on only as the experiment that it was; these settings were changed:\n  "
-            + "\n  ".join(differences)
+            + "\n  ".join(changed)
             + "\nSet them back, or begin a new run with `htsrl train --config`"
         )
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name, "(not there)"), now.get(name, "(not there)")
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{prefix}{name}.")
-        elif old != new:
-            yield f"{prefix}{name}: {json.dumps(old)} -> {json.dumps(new)}"
 
 
 def _has_all_it_wanted(checkpoint: Checkpoint, config: Config) -> bool:
     version, goal_reached = checkpoint.document["version"], checkpoint.document["goal_reached"]
     return bool(goal_reached or version >= config.experiment.num_intervals)
+
+
+def _check_is_no_replay(folder: RunFolder, config: Config) -> None:
+    """Its environments may need versions once more that are gone."""
+    if config.experiment.replay_schedule is not None:
+        raise ConfigError(
+            f"{folder.path} replays {config.experiment.replay_schedule}, which can only be done from the beginning; "
+            f"begin it anew with `htsrl train --config {folder.config_file}`"
+        )
 
 
 def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Config) -> None:
@@ -161,6 +160,7 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: 
             "file that belongs there, or begin anew with `htsrl train --config`"
         )
     drop_lines_after(folder.metrics_file, "step", steps)
+    drop_lines_after(folder.schedule_file, "update", version - 1)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
     seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
     return Standing(

@@ -20,8 +20,8 @@ from htsrl.placements.inline import run_inline
 from htsrl.placements.processes import run_processes
 from htsrl.placements.supervisor import Listeners
 from htsrl.reproducer import reproducer_of
+from htsrl.roles.feed import feed_of
 from htsrl.run_folder import RunFolder, RunResult
-from htsrl.schedules.schedule import storage_of
 
 
 def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, standing: Standing) -> RunResult:
@@ -54,7 +54,7 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
             raise
         except TrainingDiverged:
             update = shared.exchange.published_version
-            batch = shared.storages.batch(storage_of(update))
+            batch = feed_of(shared).fields(update)
             at_the_end("the batch", lambda: folder.save_diverged_batch(update, batch))
             raise
         except EnvironmentFailure as failure:

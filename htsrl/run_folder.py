@@ -19,6 +19,7 @@ from htsrl.config import Config, EnvFactory
 from htsrl.config_file import env_name, load_config, to_json
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.numerics import Fingerprint
+from htsrl.schedules.replay import schedule_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,6 +83,11 @@ class RunFolder:
     @property
     def digest_file(self) -> Path:
         return self.path / "digest.jsonl"
+
+    @property
+    def schedule_file(self) -> Path:
+        """What an asynchronous run saw, for those who replay it."""
+        return schedule_file(self.path)
 
     @property
     def policy_file(self) -> Path:

@@ -48,6 +48,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         team_size,
         policy.state_size,
         forgives=experiment.on_env_error == "truncate",
+        queue_length=experiment.queue_length if experiment.queues else None,
     )
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))

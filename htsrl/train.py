@@ -23,6 +23,7 @@ from htsrl.numerics import (
     warn_if_torch_was_used_before,
 )
 from htsrl.placements.blueprint import Blueprint
+from htsrl.replay import prepared_for_replay
 from htsrl.run import run_to_end
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.run_lock import RunLock
@@ -35,7 +36,7 @@ def train(config: Config) -> RunResult:
     Raises ConfigError before anything starts if it cannot work. Ctrl-C ends the run, writes what there is, and is
     passed on.
     """
-    config = check(config)
+    config = prepared_for_replay(check(config))
     folder = RunFolder.planned(config)
     with single_threaded():
         blueprint = survey(config, folder)

@@ -5,7 +5,8 @@
 
 The gradient is taken where the data were made, so it is an on-policy gradient without any correction, and applied to
 the current parameters through the optimizer. Under `sync`, with one unroll per interval, both are the same version and
-this is textbook A2C.
+this is textbook A2C. Other corrections of the lag take the gradient at the current parameters: with V-trace under
+`async` this is IMPALA, without any it is GA3C.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.lag_correction import Current, importance, vtrace_of
 from htsrl.algorithms.returns import gae
 from htsrl.algorithms.sequences import Sequences
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
@@ -57,20 +59,28 @@ class Lengths:
 
 
 def a2c_update(
-    settings: A2C, draft: Draft, behaviour: Policy, batch: Batch, lengths: Lengths, learning_rate: float
+    settings: A2C, draft: Draft, behaviour: Policy | None, batch: Batch, lengths: Lengths, learning_rate: float
 ) -> dict[str, float]:
-    """One optimizer step per unroll, every gradient at the behaviour parameters."""
+    """One optimizer step per unroll, every gradient at the behaviour parameters or, told so, at the current ones."""
+    correction = _lag_correction(settings, behaviour)
+    differentiated = behaviour if correction == "delayed_gradient" and behaviour is not None else draft.policy
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
     returns_TB = advantages_TB + batch.steps.values_TB
     sequences, statistics = Sequences(batch, lengths.sequence), Statistics()
     for first in range(0, len(advantages_TB), lengths.unroll):
         piece = sequences.steps(first, lengths.unroll)
-        advantages = flat_steps(advantages_TB)[piece.learned]
+        advantages, returns = flat_steps(advantages_TB)[piece.learned], flat_steps(returns_TB)[piece.learned]
+        seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
+        distribution, values = differentiated(seen, piece.past)
+        actions = flat_steps(batch.actions)[piece.learned]
+        if correction == "vtrace":
+            now = Current(piece.learned, distribution.log_prob(actions), values)
+            advantages, returns = vtrace_of(batch, now, settings, lengths.unroll)
+        if correction == "importance":
+            then = flat_steps(batch.log_probs)[piece.learned]
+            advantages = importance(distribution.log_prob(actions), then) * advantages
         if settings.normalize_advantages:
             advantages = normalized(advantages)
-        seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
-        distribution, values = behaviour(seen, piece.past)
-        actions, returns = flat_steps(batch.actions)[piece.learned], flat_steps(returns_TB)[piece.learned]
         loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
         draft.differentiate(loss.total)
         gradient_norm = draft.clip(settings.max_gradient_norm)
@@ -84,3 +94,9 @@ def a2c_update(
         values, returns = flat_steps(batch.steps.values_TB)[learned], flat_steps(returns_TB)[learned]
         statistics.add("train/explained_variance", explained_variance(values, returns))
     return statistics.means()
+
+
+def _lag_correction(settings: A2C, behaviour: Policy | None) -> str:
+    if settings.lag_correction == "auto":
+        return "vtrace" if behaviour is None else "delayed_gradient"
+    return settings.lag_correction

@@ -10,8 +10,10 @@ from htsrl.config import A2C, Experiment
 from htsrl.policies.policy import Policy
 
 
-def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
-    """Improve the draft from a batch that the behaviour policy made; returns metrics of the update."""
+def improve(
+    experiment: Experiment, update: int, draft: Draft, behaviour: Policy | None, batch: Batch
+) -> dict[str, float]:
+    """Improve the draft from a batch that the behaviour policy made, or many did; returns metrics of the update."""
     metrics = _optimise(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
     if draft.policy.observation_scales is not None:
         # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
@@ -22,7 +24,9 @@ def improve(experiment: Experiment, update: int, draft: Draft, behaviour: Policy
     return metrics
 
 
-def _optimise(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
+def _optimise(
+    experiment: Experiment, update: int, draft: Draft, behaviour: Policy | None, batch: Batch
+) -> dict[str, float]:
     algorithm = experiment.algorithm
     remaining = 1 - update / experiment.num_intervals
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from htsrl.bench.peers.command import PeersTable
 from htsrl.bench.tables.atari_step import AtariStepTable
 from htsrl.bench.tables.chaos import ChaosTable
 from htsrl.bench.tables.costs import CostsTable
@@ -34,6 +35,7 @@ class Bench:
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[LimitsTable, tyro.conf.subcommand("limits")]
         | Annotated[ThroughputTable, tyro.conf.subcommand("throughput")]
+        | Annotated[PeersTable, tyro.conf.subcommand("peers")]
         | Annotated[VarianceTable, tyro.conf.subcommand("variance")]
         | Annotated[DeterminismTable, tyro.conf.subcommand("determinism")]
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]

@@ -1,33 +1,38 @@
-"""Learning curves in one picture: several seeds under both schedules, or runs side by side."""
+"""Learning curves in one picture: several seeds in several ways, or runs side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from htsrl.bench.learning import Learned
+from htsrl.bench.learning import Curve, Learned, ways_of
 from htsrl.bench.runs import Recorded
-from htsrl.bench.tasks import SCHEDULES, Task
+from htsrl.bench.tasks import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"hts": "#1f5fa8", "sync": "#d9730d"}
+COLOURS = ("#1f5fa8", "#d9730d", "#2a8f5b", "#8a4fbf", "#c23b4b", "#7a6a00", "#3a9fb5", "#444444")
+Floats = NDArray[Any]
 QUIET_COLOUR = "#666666"
 
 
 def draw_curves(task: Task, learned: Sequence[Learned], picture: Path) -> None:
-    """A thin line per seed and a thick one for their mean, for each schedule."""
-    figure, axes = _empty_picture()
-    axes.axhline(task.goal, color=QUIET_COLOUR, linewidth=1, linestyle="--", label=f"goal {task.goal:g}")
-    for schedule in SCHEDULES:
-        _draw_schedule(axes, [run for run in learned if run.schedule == schedule], schedule)
+    """Against steps and against minutes: a thin line per seed and a thick one for their mean, for each way."""
+    figure, axes = _empty_picture(num_panels=2)
+    for panel, axis in zip(axes, (_steps, _minutes), strict=True):
+        panel.axhline(task.goal, color=QUIET_COLOUR, linewidth=1, linestyle="--", label=f"goal {task.goal:g}")
+        for way, colour in zip(ways_of(learned), COLOURS, strict=False):
+            _draw_way(panel, [run for run in learned if run.way == way], axis, way, colour)
     num_seeds = len({run.seed for run in learned})
-    _finish(axes, f"{task.name}: mean of {num_seeds} seeds, and each of them")
+    _finish(axes[0], f"{task.name}: mean of {num_seeds} seeds, and each of them")
+    axes[1].set_xlim(left=0)
+    axes[1].set_xlabel("minutes")
     figure.savefig(picture, format="png")
 
 
@@ -37,14 +42,14 @@ def draw_runs(name: str, recorded: Sequence[Recorded], picture: Path) -> None:
 
 
 def figure_of_runs(name: str, recorded: Sequence[Recorded]) -> Figure:
-    figure, axes = _empty_picture()
+    figure, (axes,) = _empty_picture()
     kinds = list(dict.fromkeys(run.kind for run in recorded))
     for kind in kinds:
         runs = [run for run in recorded if run.kind == kind]
         label, width = (runs[0].name, 1.5) if len(runs) == 1 else (f"{kind}, {len(runs)} seeds", 1.0)
         for run in runs:
             axes.plot(
-                *zip(*run.curve, strict=True),
+                *_steps(run.curve),
                 label=label if run is runs[0] else None,
                 color=f"C{kinds.index(kind)}",
                 linewidth=width,
@@ -54,22 +59,23 @@ def figure_of_runs(name: str, recorded: Sequence[Recorded]) -> Figure:
     return figure
 
 
-def _empty_picture() -> tuple[Figure, Axes]:
+def _empty_picture(num_panels: int = 1) -> tuple[Figure, list[Axes]]:
     # Imported here: it takes a second, and only the end of a benchmark needs it. Never pyplot: it has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    figure = Figure(figsize=(4 + 4 * num_panels, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel("mean return of the last 100 episodes")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(color="#dddddd", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    panels = [figure.add_subplot(1, num_panels, 1 + i) for i in range(num_panels)]
+    panels[0].set_xlabel("environment steps")
+    panels[0].set_ylabel("mean return of the last 100 episodes")
+    panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
+    for panel in panels:
+        panel.grid(color="#dddddd", linewidth=0.8)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, panels
 
 
 def _finish(axes: Axes, title: str) -> None:
@@ -78,13 +84,22 @@ def _finish(axes: Axes, title: str) -> None:
     axes.legend(frameon=False)
 
 
-def _draw_schedule(axes: Axes, runs: Sequence[Learned], schedule: str) -> None:
-    colour = COLOURS[schedule]
-    curves = [np.asarray(run.curve, dtype=np.float64).T for run in runs]
-    for steps, returns in curves:
-        axes.plot(steps, returns, color=colour, linewidth=0.8, alpha=0.4)
+def _steps(curve: Curve) -> Floats:
+    """Where the curve's points are, and how high: `[2, points]`."""
+    return np.asarray(curve, dtype=np.float64).T[[0, 1]]
+
+
+def _minutes(curve: Curve) -> Floats:
+    steps_returns_seconds = np.asarray(curve, dtype=np.float64).T
+    return np.stack([steps_returns_seconds[2] / 60, steps_returns_seconds[1]])
+
+
+def _draw_way(panel: Axes, runs: Sequence[Learned], axis: Callable[[Curve], Floats], way: str, colour: str) -> None:
+    curves = [axis(run.curve) for run in runs]
+    for places, returns in curves:
+        panel.plot(places, returns, color=colour, linewidth=0.8, alpha=0.4)
     # Runs have their first episodes at different steps; the mean starts where all of them have one.
-    start, end = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
-    common = [step for step in curves[0][0] if start <= step <= end]
-    mean = np.mean([np.interp(common, steps, returns) for steps, returns in curves], axis=0)
-    axes.plot(common, mean, color=colour, linewidth=2.2, label=schedule)
+    start, end = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
+    common = [place for place in curves[0][0] if start <= place <= end]
+    mean = np.mean([np.interp(common, places, returns) for places, returns in curves], axis=0)
+    panel.plot(common, mean, color=colour, linewidth=2.2, label=way)

@@ -1,4 +1,4 @@
-"""The tasks that `htsrl bench learning` learns, with their hyperparameters and goals."""
+"""The tasks that `htsrl bench learning` learns, with their hyperparameters and goals, and in which ways."""
 
 from __future__ import annotations
 
@@ -7,9 +7,29 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from htsrl.config import A2C, PPO, Experiment
+from htsrl.errors import ConfigError
+from htsrl.presets import preset
 
-Schedule = Literal["hts", "sync"]
-SCHEDULES: tuple[Schedule, ...] = ("hts", "sync")
+
+@dataclass(frozen=True)
+class Way:
+    """How a task is learned: the schedule, and what is done about its lag."""
+
+    schedule: Literal["hts", "sync", "async"]
+    lag_correction: Literal["auto", "importance", "vtrace", "none"] = "auto"
+
+
+WAYS: Mapping[str, Way] = {
+    "hts": Way("hts"),
+    "sync": Way("sync"),
+    "async": Way("async"),
+    "hts-importance": Way("hts", "importance"),
+    "hts-vtrace": Way("hts", "vtrace"),
+    "hts-uncorrected": Way("hts", "none"),
+    "async-importance": Way("async", "importance"),
+    "async-uncorrected": Way("async", "none"),
+}
+"""Under hts the delayed gradient is the correction, under async V-trace, unless the name says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +41,14 @@ class Task:
     goal: float
     """Mean return of the final policy's evaluation: 100 episodes of its most likely actions."""
 
-    def with_seed(self, seed: int, schedule: Schedule) -> Experiment:
-        return replace(self.experiment, seed=seed, schedule=schedule)
+    def with_seed(self, seed: int, way: str) -> Experiment:
+        schedule, correction = WAYS[way].schedule, WAYS[way].lag_correction
+        experiment = replace(self.experiment, seed=seed, schedule=schedule)
+        if correction == "auto":
+            return experiment
+        if not isinstance(experiment.algorithm, A2C):
+            raise ConfigError(f"{way} corrects the lag of A2C, and {self.name} is learned by PPO; leave it out")
+        return replace(experiment, algorithm=replace(experiment.algorithm, lag_correction=correction))
 
 
 _ALL = (
@@ -45,5 +71,17 @@ _ALL = (
             total_steps=300_000,
         ),
     ),
+    Task(
+        name="football-empty-goal-close",
+        goal=0.9,
+        experiment=replace(preset("football/academy_empty_goal_close-v0"), total_steps=204_800),
+    ),
+    Task(
+        name="pong-a2c",
+        goal=18,
+        experiment=replace(preset("ALE/Pong-v5", "a2c"), total_steps=5_000_000),
+    ),
 )
 TASKS: Mapping[str, Task] = {task.name: task for task in _ALL}
+QUICK_TASKS = ("cartpole-ppo", "cartpole-a2c", "pendulum-ppo")
+"""Those that take minutes, not hours, and no simulator that has to be built."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from htsrl.checkpoint.background import BackgroundCheckpoints, Written
-from htsrl.checkpoint.cut import take_cut
+from htsrl.checkpoint.cut import take_cut, take_queued_cut
 from htsrl.checkpoint.files import Checkpoint
 from htsrl.config import Config
 from htsrl.config_file import to_json
@@ -49,6 +49,7 @@ def newest_checkpoint_of(config: Config, memory: SharedArrays, shared: Shared) -
 
 
 def checkpoint_of(config: Config, memory: SharedArrays, shared: Shared, version: int, completed: Words) -> Checkpoint:
+    """Where rollouts queue, `completed` says nothing: environments are wherever they are."""
     returns, lengths = LearnerSlots(memory).episodes(version)
     episodes, goal = EpisodeMeter(returns, lengths), config.experiment.stop_at_return
     document = {
@@ -58,7 +59,9 @@ def checkpoint_of(config: Config, memory: SharedArrays, shared: Shared, version:
         "goal_reached": goal is not None and episodes.has_reached(goal),
         "experiment": experiment_document(config),
     }
-    return Checkpoint(document, take_cut(shared, memory, version, completed))
+    queued = shared.queue is not None
+    cut = take_queued_cut(shared, memory, version) if queued else take_cut(shared, memory, version, completed)
+    return Checkpoint(document, cut)
 
 
 def experiment_document(config: Config) -> dict[str, Any]:

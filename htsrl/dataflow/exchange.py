@@ -41,6 +41,10 @@ class Tickets:
     def for_value(self, rollout: int, row: int) -> int:
         return self.to_act(rollout, row) - 1
 
+    def rollouts(self, tickets: Words) -> Words:
+        rollouts: Words = (tickets - 1) // (2 * self.rows_per_rollout)
+        return rollouts
+
     def rollout_and_row(self, tickets: Words) -> tuple[Words, Words]:
         rollouts, rows = np.divmod((tickets - 1) // 2, self.rows_per_rollout)
         return rollouts, rows

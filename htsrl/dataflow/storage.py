@@ -1,20 +1,22 @@
-"""The two storages: one is written by executors and actors while the learner reads the other."""
+"""The storages: one is written by executors and actors while the learner reads the other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.queue import Rollout
 from htsrl.dataflow.trajectory import TrajectorySpec
 
 POISON_BYTE = 0xA5
 
 
 class Storages:
-    """The fields of both storages, as arrays `[storage, T, B, ...]`.
+    """The fields of all storages, as arrays `[storage, T, B, ...]`.
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
@@ -31,11 +33,27 @@ class Storages:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.fields[name]
 
+    def of_rollout(self, rollout: int) -> int:
+        """The storage that a rollout fills."""
+        return rollout % self.spec.num_storages
+
     def batch(self, storage: int) -> dict[str, NDArray[Any]]:
         """The fields `[T, B, ...]` that one update learns from, without a copy."""
         return {
             field.name: self.fields[field.name][storage, : self.spec.num_steps]
             for field in self.spec.fields
+            if field.learned_from
+        }
+
+    def gathered(self, rollouts: Sequence[Rollout]) -> dict[str, NDArray[Any]]:
+        """The same of rollouts that lie in several storages, copied side by side."""
+        spec, places = self.spec, [(self.of_rollout(rollout.number), rollout.env) for rollout in rollouts]
+        columns = [(storage, slice(env * spec.num_agents, (env + 1) * spec.num_agents)) for storage, env in places]
+        return {
+            field.name: np.concatenate(
+                [self.fields[field.name][storage, : spec.num_steps, agents] for storage, agents in columns], axis=1
+            )
+            for field in spec.fields
             if field.learned_from
         }
 

@@ -1,7 +1,7 @@
 """The fields of a trajectory, declared once, from the environment's spaces.
 
-Every field is an array `[storage, T, B, ...]`: two storages, T steps of an interval, B columns, one for each agent of
-each environment (so one for each environment, unless they hold teams).
+Every field is an array `[storage, T, B, ...]`: two storages (or as many as a queue is long), T steps of an interval, B
+columns, one for each agent of each environment (so one for each environment, unless they hold teams).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from htsrl.spaces import Interface
 
 NUM_STORAGES = 2
 MEMORY = "memory"
+BOOTSTRAP_VERSIONS = "bootstrap_versions"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class TrajectorySpec:
     state_size: int
     """How many numbers the policy's memory is, 0 where it has none."""
     noise: ActionNoise
+    num_storages: int = NUM_STORAGES
 
     @property
     def num_columns(self) -> int:
@@ -58,7 +60,7 @@ class TrajectorySpec:
 
     def arrays(self) -> list[ArraySpec]:
         return [
-            ArraySpec(f.name, (NUM_STORAGES, self.num_steps + f.extra_rows, self.num_columns, *f.shape), f.dtype)
+            ArraySpec(f.name, (self.num_storages, self.num_steps + f.extra_rows, self.num_columns, *f.shape), f.dtype)
             for f in self.fields
         ]
 
@@ -70,6 +72,7 @@ def trajectory_spec(
     team_size: int | None = None,
     state_size: int = 0,
     forgives: bool = False,
+    queue_length: int | None = None,
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
     observations, action = interface.observations, interface.actions
@@ -95,6 +98,8 @@ def trajectory_spec(
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
     if forgives:
         fields.append(Field("failures", (), "bool"))  # in the environment's first column
+    if queue_length is not None:
+        fields.append(Field(BOOTSTRAP_VERSIONS, (), "int64"))  # -1 where no value was asked for
     return TrajectorySpec(
         num_steps,
         num_envs,
@@ -104,4 +109,5 @@ def trajectory_spec(
         observation_names=tuple(observations),
         state_size=state_size,
         noise=action.noise,
+        num_storages=queue_length or NUM_STORAGES,
     )

@@ -49,6 +49,7 @@ class Recorder:
         if placement.tensorboard:
             self._sinks.append(TensorBoard(folder.tensorboard_dir, self.say, purge_step=standing.steps + 1))
         self._digest_file = LineFile(folder.digest_file, self.say)
+        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.schedule == "async" else None
         self._clock = Clock(standing.steps, standing.seconds)
         self._standing = standing
         self._restarts = 0
@@ -61,6 +62,8 @@ class Recorder:
 
     def _record(self, report: UpdateReport) -> None:
         self._digest_file.write(report.link.to_json())
+        if self._schedule_file is not None and report.feeding is not None:
+            self._schedule_file.write(report.feeding)
         self._clock.tick(report.steps)
         metrics = {**report.metrics, **self._clock.metrics()}
         if report.version % self._updates_per_line == 0 or report.finished:
@@ -90,6 +93,8 @@ class Recorder:
     def sync(self) -> None:
         """Have what was recorded on the disk, not only with the operating system; OSError where it is not."""
         self._digest_file.sync()
+        if self._schedule_file is not None:
+            self._schedule_file.sync()
         self._metrics_file.sync()
 
     @property
@@ -118,6 +123,8 @@ class Recorder:
             for sink in self._sinks:
                 closing.callback(sink.close)
             closing.callback(self._digest_file.close)
+            if self._schedule_file is not None:
+                closing.callback(self._schedule_file.close)
             closing.callback(self._progress.close)
 
 

@@ -49,8 +49,9 @@ class Doorbells:
     def ring_executors(self, envs: Sequence[int]) -> None:
         self._ring(self.executor_of[env] for env in envs)
 
-    def ring_all_executors(self) -> None:
-        self._ring(self.executor_of)
+    def ring_all(self) -> None:
+        """All who may wait for a version."""
+        self._ring((*self.executor_of, *self.actor_of))
 
     def ring_learner(self) -> None:
         self.learner.ring()

@@ -7,6 +7,7 @@ without.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from htsrl.dataflow.capsules import capsule_arrays
 from htsrl.dataflow.exchange import control_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.queue import queue_arrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import TrajectorySpec
@@ -30,7 +32,9 @@ from htsrl.metrics.episodes import WINDOW
 from htsrl.roles.executor import Executor
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
-from htsrl.schedules.schedule import make_schedule
+from htsrl.schedules.make import make_schedule
+from htsrl.schedules.replay import Replay
+from htsrl.schedules.schedule import LooseSchedule, Schedule
 from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
@@ -75,10 +79,11 @@ class Blueprint:
             *capsule_arrays(self.experiment.num_envs),
             *self.parameter_specs,
             *learner_arrays(WINDOW),
+            *(queue_arrays(self.experiment.num_envs, self.trajectory.num_storages) if self.experiment.queues else []),
         ]
 
     def shared(self, memory: SharedArrays) -> Shared:
-        return Shared.over(memory, self.trajectory, make_schedule(self.experiment.schedule))
+        return Shared.over(memory, self.trajectory, make_schedule(self.experiment))
 
     def build_executor(
         self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, make_env: MakeEnv | None = None
@@ -91,12 +96,17 @@ class Blueprint:
                 self._make_agents(make_env or self.make_env),
                 shared,
                 experiment.seed,
-                experiment.num_intervals,
+                self._num_rollouts(env, shared.schedule),
                 poisons,
             )
             for env in self.executor_envs[index]
         ]
         return Executor(replicas, actors, learner)
+
+    def _num_rollouts(self, env: int, schedule: Schedule | LooseSchedule) -> int:
+        if isinstance(schedule, Replay):
+            return schedule.num_rollouts[env]
+        return sys.maxsize if self.experiment.queues else self.experiment.num_intervals
 
     def _make_agents(self, make_env: MakeEnv) -> Agents:
         if self.experiment.on_env_error == "truncate":

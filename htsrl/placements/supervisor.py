@@ -23,8 +23,9 @@ from htsrl.placements.restarts import Death, Restarts
 from htsrl.placements.spares import Spares
 from htsrl.placements.vigil import Vigil
 from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
+from htsrl.roles.feed import feed_of
 from htsrl.roles.report import UpdateReport
-from htsrl.schedules.schedule import storage_of
+from htsrl.schedules.schedule import has_step_barrier
 
 GRACE_SECONDS = 0.5
 STARTING_SECONDS = 120.0
@@ -208,11 +209,12 @@ class Supervisor:
     def _obituary(self, number: int) -> HtsrlError:
         worker, hosted = self._workers[number], self._hosted[number]
         update = self._shared.exchange.published_version
-        full = self._shared.exchange.rollout_is_complete(update)
+        feed = feed_of(self._shared)
+        full = feed.is_ready(update)
         learner, did = "it" if hosted.learner else "the learner", "read" if full else "waited for"
         text = (
             f"{hosted.name} (pid {worker.pid}) {describe_exit(worker.exit_code)} while {learner} {did} "
-            f"storage {storage_of(update)} (update {update})"
+            f"{feed.source(update)}"
         )
         inside = self._inside(number)
         if inside and worker.exit_code != -signal.SIGKILL:
@@ -253,5 +255,5 @@ class Supervisor:
             executor_of=tuple(executor_of),
             actor_of=tuple(actor_of),
             learner=self._doorbells[-1],
-            step_barrier=self._shared.schedule.step_barrier,
+            step_barrier=has_step_barrier(self._shared.schedule),
         )

@@ -111,7 +111,7 @@ def _build_roles(
             checkpoints = background_checkpoints(blueprint.config, memory, shared, mouthpiece.checkpoint)
             if meter:
                 meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
-            wake = doorbells.ring_all_executors
+            wake = doorbells.ring_all
             learner = blueprint.build_learner(memory, shared, parameters, wake, report, checkpoints.at_barrier)
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)

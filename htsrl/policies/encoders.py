@@ -58,9 +58,9 @@ class Encoder(nn.Module):
         self.num_features = width if self.mlp is None else self.mlp.num_features
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
-        parts = [part(observations[name]) for name, part in zip(self._names, self.parts, strict=True)]
+        parts = [part.forward(observations[name]) for name, part in zip(self._names, self.parts, strict=True)]
         features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        return features if self.mlp is None else self.mlp(features)
+        return features if self.mlp is None else self.mlp.forward(features)
 
 
 def encoder_for(leaves: Leaves, network: Network) -> Encoder:

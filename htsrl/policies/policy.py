@@ -142,7 +142,7 @@ class Policy(nn.Module):
         elif self.memory is not None:
             # The value looks at what is remembered, but its errors, which may be large, do not decide what that is.
             value_features = torch.cat([value_features, features.detach()], dim=1)
-        return self.action_head(features), self.value_head(value_features).squeeze(-1)
+        return self.action_head.forward(features), self.value_head.forward(value_features).squeeze(-1)
 
     def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
         actions = self.interface.actions

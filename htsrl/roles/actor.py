@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
 from htsrl.kill_points import reach
-from htsrl.policies.policy import Policy
+from htsrl.policies.policy import Decision, Policy
 from htsrl.roles.role import NotifyFor
-from htsrl.schedules.schedule import storage_of
+from htsrl.schedules.schedule import Asked, has_step_barrier, loosely
+
+VALUES = Decision._fields.index("values")
 
 
 class Actor:
@@ -34,31 +37,37 @@ class Actor:
         self._envs = np.array(envs, dtype=np.int64)
         self._storages = storages = shared.storages
         self._exchange = shared.exchange
-        self._schedule = shared.schedule
+        self._schedule = loosely(shared.schedule)
+        self._has_step_barrier = has_step_barrier(shared.schedule)
         self._parameters = parameters
         self._shape = shape
         self._notify_executors = notify_executors
         self._device = parameters.slots.device
         self._num_agents = storages.spec.num_agents
         self._num_columns = storages.spec.num_columns
+        # One row more than there are steps, for the value of what follows the last.
         self._rows_per_storage = storages.spec.num_steps + 1
-        self._input_steps = {name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.inputs.items()}
-        self._noise_steps = torch.from_numpy(storages["noise"]).flatten(0, 2)
+        self._num_rows = storages.spec.num_storages * self._rows_per_storage
+        # The storages, rows and columns of a field as one axis of cells.
+        self._inputs = {name: torch.from_numpy(array).flatten(0, 2) for name, array in storages.inputs.items()}
+        self._noise = torch.from_numpy(storages["noise"]).flatten(0, 2)
+        self._fields = {name: array.reshape(-1, *array.shape[3:]) for name, array in storages.fields.items()}
 
     def advance(self) -> bool:
         envs, tickets = self._ready()
         if not len(envs):
             return False
-        rollouts, rows = self._exchange.tickets.rollout_and_row(tickets)
-        to_act, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
-        for rollout in sorted(set(rollouts[~greets].tolist())):
-            chosen = (rollouts == rollout) & ~greets
-            self._answer(rollout, self._columns(envs[chosen]), *self._per_agent(rows[chosen], to_act[chosen]))
-        reach("before an answer")
-        self._exchange.answers[envs] = tickets
-        reach("after an answer")
-        self._notify_executors(envs.tolist())
-        return True
+        if tickets.min() < 0:
+            greets = self._exchange.tickets.greets(tickets)
+            self._hand_over(envs[greets], tickets[greets])
+            envs, tickets = envs[~greets], tickets[~greets]
+        published, rollouts = self._exchange.published_version, self._exchange.tickets.rollouts(tickets)
+        versions = self._schedule.acting_versions(Asked(envs, tickets, rollouts), published)
+        acting = [version for version in sorted(set(versions.tolist())) if version <= published]
+        for version in acting:
+            chosen = versions == version
+            self._answer(version, envs[chosen], tickets[chosen])
+        return bool(acting)
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
@@ -67,48 +76,67 @@ class Actor:
         """The environments to answer now, and their tickets."""
         envs = self._exchange.pending(self._envs)
         tickets = self._exchange.requests[envs]
-        if self._schedule.step_barrier:
+        if self._has_step_barrier:
             # The value of a final observation is part of a step, so it does not wait for the others.
             asks, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
             ready = ~asks | greets | self._exchange.reached_by_all(tickets)
             return envs[ready], tickets[ready]
         return envs, tickets
 
-    def _columns(self, envs: Words) -> Words:
-        """The columns of all agents of these environments."""
-        if self._num_agents == 1:
-            return envs
-        columns: Words = (envs[:, None] * self._num_agents + np.arange(self._num_agents)).reshape(-1)
-        return columns
-
-    def _per_agent(self, *by_env: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        return by_env if self._num_agents == 1 else tuple(x.repeat(self._num_agents) for x in by_env)
-
     @torch.inference_mode()
-    def _answer(self, rollout: int, columns: Words, rows: Words, to_act: NDArray[np.bool_]) -> None:
-        """Decide for agents that are in one rollout, and so act with one version."""
-        version = self._schedule.acting_version(rollout)
-        policy = self._parameters.module(version)
-        assert isinstance(policy, Policy)
-        storage = storage_of(rollout)
+    def _answer(self, version: int, envs: Words, tickets: Words) -> None:
+        """Decide for environments with one version."""
+        columns, asked = self._per_agent(envs, tickets)
+        rows = (asked - 1) // 2 % self._num_rows
         batch_rows, batch_columns, places = self._shape.lay_out(rows, columns)
-        index = torch.from_numpy((storage * self._rows_per_storage + batch_rows) * self._num_columns + batch_columns)
-        inputs = {name: steps[index].to(self._device) for name, steps in self._input_steps.items()}
-        decision = policy.decide(inputs, self._noise_steps[index].to(self._device))
-        actions, log_probs, values = (answer.cpu().numpy()[places] for answer in decision[:3])
-        fields, acting = self._storages, (storage, rows[to_act], columns[to_act])
-        fields["actions"][acting] = actions[to_act]
-        reach("inside an answer")
-        fields["log_probs"][acting] = log_probs[to_act]
-        fields["values"][acting] = values[to_act]
-        fields["versions"][acting] = version
-        if decision.states is not None:
-            self._remember(decision.states.cpu().numpy()[places][to_act], *acting)
+        version, decision = self._decide(version, torch.from_numpy(batch_rows * self._num_columns + batch_columns))
+        answers = [answer.cpu().numpy()[places] for answer in decision if answer is not None]
+        # Of what is learned from, each storage has one row less.
+        cells = (rows - rows // self._rows_per_storage) * self._num_columns + columns
+        to_act = self._exchange.tickets.asks_to_act(asked)
         if not to_act.all():
-            fields["bootstrap_values"][storage, rows[~to_act] - 1, columns[~to_act]] = values[~to_act]
+            cells_before = cells[~to_act] - self._num_columns
+            self._fields["bootstrap_values"][cells_before] = answers[VALUES][~to_act]
+            if BOOTSTRAP_VERSIONS in self._fields:
+                self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
+            rows, columns, cells = rows[to_act], columns[to_act], cells[to_act]
+            answers = [answer[to_act] for answer in answers]
+        for name, answer in zip(("actions", "log_probs", "values"), answers, strict=False):
+            self._fields[name][cells] = answer
+            reach("inside an answer")
+        self._fields["versions"][cells] = version
+        if decision.states is not None:
+            self._remember(answers[-1], rows * self._num_columns + columns, cells)
+        self._hand_over(envs, tickets)
 
-    def _remember(self, states: NDArray[Any], storage: int, rows: Words, columns: Words) -> None:
+    def _hand_over(self, envs: Words, tickets: Words) -> None:
+        reach("before an answer")
+        self._exchange.answers[envs] = tickets
+        reach("after an answer")
+        self._notify_executors(envs.tolist())
+
+    def _per_agent(self, envs: Words, tickets: Words) -> tuple[Words, Words]:
+        """The columns of all agents of these environments, and what they ask for."""
+        if self._num_agents == 1:
+            return envs, tickets
+        columns: Words = (envs[:, None] * self._num_agents + np.arange(self._num_agents)).reshape(-1)
+        return columns, tickets.repeat(self._num_agents)
+
+    def _decide(self, version: int, cells: Tensor) -> tuple[int, Decision]:
+        """What a policy makes of these cells; its version is another only where an asynchronous learner overtook it."""
+        inputs = {name: cells_of[cells].to(self._device) for name, cells_of in self._inputs.items()}
+        noise = self._noise[cells].to(self._device)
+        while True:
+            policy = self._parameters.module(version)
+            assert isinstance(policy, Policy)
+            decision = policy.decide(inputs, noise)
+            newest = self._exchange.published_version
+            if newest <= version + 1:
+                return version, decision
+            version = newest  # the slot that was read may be the next draft's by now
+
+    def _remember(self, states: NDArray[Any], input_cells: Words, cells: Words) -> None:
         """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
-        if "active" in self._storages.fields:
-            states = np.where(self._storages["active"][storage, rows, columns, None], states, np.float32(0))
-        self._storages[MEMORY][storage, rows + 1, columns] = states
+        if "active" in self._fields:
+            states = np.where(self._fields["active"][cells, None], states, np.float32(0))
+        self._fields[MEMORY][input_cells + self._num_columns] = states

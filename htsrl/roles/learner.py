@@ -21,13 +21,14 @@ from htsrl.errors import TrainingDiverged
 from htsrl.kill_points import reach
 from htsrl.metrics.episodes import EpisodeMeter
 from htsrl.policies.policy import Policy
+from htsrl.roles.feed import Fields, feed_of, lag_metrics
 from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Notify
-from htsrl.schedules.schedule import lag, storage_of
+from htsrl.schedules.replay import Feeding
 
 
 class Learner:
-    """Update u turns rollout u and version u into version u+1."""
+    """Update u turns a batch and version u into version u+1."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Learner:
         self._experiment = experiment
         self._storages = shared.storages
         self._exchange = shared.exchange
-        self._schedule = shared.schedule
+        self._feed = feed_of(shared)
         self._parameters = parameters
         self._slots = slots
         self._notify_executors = notify_executors
@@ -52,44 +53,40 @@ class Learner:
         self._verify_storages = verify_storages
         self._drafts = Drafts(parameters, experiment.algorithm)
         self.update = version = shared.exchange.published_version
-        self.finished = version == experiment.num_intervals
+        self._num_updates = min(experiment.num_intervals, self._feed.most_updates)
+        self.finished = version == self._num_updates
         self._episodes = EpisodeMeter(*slots.episodes(version))
         self._env_errors = slots.env_errors(version)
         self._digest = DigestChain(slots.chain(version)) if version else DigestChain.begin(self._version_arrays(0))
 
     def advance(self) -> bool:
-        if self.finished or not self._exchange.rollout_is_complete(self.update):
+        if self.finished or not self._feed.is_ready(self.update):
             return False
-        storage = storage_of(self.update)
-        self._assert_made_by(self._schedule.acting_version(self.update), storage)
-        fields = self._storages.batch(storage)
+        fields = self._feed.fields(self.update)
         batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
         self._at_barrier(self.update)
-        metrics = self._learn_or_explain(storage)
-        self._verify(storage, batch_hash)
-        self._publish(metrics, batch_hash)
+        metrics = self._learn_or_explain(fields) | lag_metrics(self.update, fields)
+        self._verify(batch_hash)
+        self._publish(metrics, batch_hash, self._feed.feeding(self.update, fields))
         return True
 
     def waits_for(self) -> str:
-        late = [env for env, done in enumerate(self._exchange.completed_rollouts) if done <= self.update]
-        return f"storage {storage_of(self.update)} (rollout {self.update}) from environments {late}"
+        return self._feed.waits_for(self.update)
 
-    def learn(self, storage: int) -> dict[str, float]:
-        batch = Batch.from_storage(
-            self._storages.batch(storage), self._storages.spec.observation_names, self._parameters.slots.device
-        )
-        behaviour = self._parameters.module(self._schedule.acting_version(self.update))
-        assert isinstance(behaviour, Policy)
+    def learn(self, fields: Fields) -> dict[str, float]:
+        batch = Batch.from_storage(fields, self._storages.spec.observation_names, self._parameters.slots.device)
+        version = self._feed.behaviour_version(self.update)
+        behaviour = None if version is None else self._parameters.module(version)
+        assert behaviour is None or isinstance(behaviour, Policy)
         draft = self._drafts.begin(version=self.update + 1)
         return improve(self._experiment, self.update, draft, behaviour, batch)
 
-    def _learn_or_explain(self, storage: int) -> dict[str, float]:
+    def _learn_or_explain(self, fields: Fields) -> dict[str, float]:
         try:
-            return self.learn(storage)
+            return self.learn(fields)
         except TrainingDiverged as error:
-            fields = self._storages.batch(storage)
             broken = [name for name, x in fields.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
             finite = f"holds values that are not finite in {', '.join(broken)}" if broken else "is finite"
             raise TrainingDiverged(
@@ -97,22 +94,23 @@ class Learner:
                 "learning_rate or max_gradient_norm, or look at the scale of the rewards"
             ) from error
 
-    def _publish(self, metrics: dict[str, float], batch_hash: BatchHash) -> None:
+    def _publish(self, metrics: dict[str, float], batch_hash: BatchHash, feeding: Feeding | None) -> None:
         version = self.update + 1
         reach("before a commit")
         self._parameters.commit(version)
         link = self._digest.extend(self.update, self._version_arrays(version), batch_hash)
         self._slots.write(version, link.chain, self._episodes.returns, self._episodes.lengths, self._env_errors)
+        self._feed.release(self.update)
         steps = version * self._experiment.batch_steps
-        metrics |= self._episodes.metrics() | {"hts/lag": float(lag(self._schedule, self.update))}
+        metrics |= self._episodes.metrics()
         metrics["train/n_updates"] = float(version)
         if self._experiment.on_env_error == "truncate":
             metrics["rollout/env_errors"] = float(self._env_errors)
         self.update = version
-        self.finished = version == self._experiment.num_intervals or self._is_solved()
+        self.finished = version == self._num_updates or self._is_solved()
         # Before it is published: of a learner that is killed in between, the supervisor publishes what was reported;
         # the other way round a report could be missing.
-        self._report(UpdateReport(version, steps, metrics, link, self.finished))
+        self._report(UpdateReport(version, steps, metrics, link, self.finished, feeding.to_json() if feeding else None))
         reach("before a publish")
         # From here on executors may write into the storage that was read.
         self._exchange.published_version = version
@@ -129,11 +127,7 @@ class Learner:
         arrays = [ring.slots[slot, 0].cpu().numpy(), ring.statistics[slot].cpu().numpy()]
         return [array for array in arrays if array.size]
 
-    def _assert_made_by(self, version: int, storage: int) -> None:
-        made_by = self._storages["versions"][storage]
-        assert (made_by == version).all(), f"update {self.update} expected data of version {version}, got {made_by}"
-
-    def _verify(self, storage: int, before: BatchHash) -> None:
+    def _verify(self, before: BatchHash) -> None:
         if self._verify_storages:
-            after = hash_batch(self._storages.batch(storage), self._storages.spec.num_envs)
-            assert after == before, f"somebody wrote to storage {storage} while update {self.update} read it"
+            after = hash_batch(self._feed.fields(self.update), self._storages.spec.num_envs)
+            assert after == before, f"somebody wrote to {self._feed.source(self.update)} while the learner read it"

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
+from htsrl.dataflow.queue import Rollout
 from htsrl.dataflow.shared import Shared
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
 from htsrl.envs.agents import Agents
 from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
@@ -19,11 +20,16 @@ from htsrl.errors import EnvironmentFailure, RuleBroken
 from htsrl.kill_points import reach
 from htsrl.roles.episode import Episode
 from htsrl.roles.recall import recall_of
-from htsrl.schedules.schedule import may_begin, storage_of
 from htsrl.seeding import reset_seed
 
 Result = TypeVar("Result")
-CLEARED_FIELDS = {"episode_lengths", "episode_returns", "bootstrap_values", "failures"}
+CLEARED_FIELDS = {
+    "episode_lengths": 0,
+    "episode_returns": 0,
+    "bootstrap_values": 0,
+    "failures": False,
+    BOOTSTRAP_VERSIONS: -1,
+}
 
 
 class Stage(Enum):
@@ -31,7 +37,7 @@ class Stage(Enum):
 
     RETURN = "its turn"
     GREETING = "its actor to be done with what an executor before it had asked for"
-    VERSION = "the next version"
+    VERSION = "the next version, or room in the queue"
     ACTION = "an action"
     FINAL_VALUE = "the value of the observation at which a time limit cut an episode"
     LAST_VALUE = "the value of the observation after the rollout's last step"
@@ -51,7 +57,7 @@ class Replica:
         poisons: bool = False,
     ) -> None:
         self.index = index
-        self.stage = Stage.VERSION
+        self.stage = Stage.VERSION if num_rollouts else Stage.NOTHING
         self.rollout = 0
         self.row = 0
         self._agents = agents
@@ -60,9 +66,10 @@ class Replica:
         self._capsule: Capsule | None = None  # where this rollout started from
         self._episode_row: int | None = None  # where in this rollout the episode began
         self._recall = recall_of(index, agents, shared)
+        self._shared = shared
         self._storages = shared.storages
         self._exchange = shared.exchange
-        self._schedule = shared.schedule
+        self._cleared = {name: x for name, x in CLEARED_FIELDS.items() if name in shared.storages.fields}
         self._seed = seed
         self._num_rollouts = num_rollouts
         self._poisons = poisons
@@ -79,7 +86,7 @@ class Replica:
             self._greet()
             return True
         if self.stage is Stage.VERSION:
-            if not may_begin(self._schedule, self.rollout, self._exchange.published_version):
+            if not self._shared.may_begin(self.index, self.rollout):
                 return False
             self._begin_rollout()
             return True
@@ -129,18 +136,18 @@ class Replica:
         requests[self.index] = self._exchange.tickets.greeting(int(requests[self.index]), int(answers[self.index]))
 
     def _begin_rollout(self) -> None:
-        self._storage = storage_of(self.rollout)
+        self._storage = self._storages.of_rollout(self.rollout)
         self.row = 0
         self._note_episode(row=None)
         if self._poisons:
             self._storages.poison(self._storage, self._columns)
         self._draw_noise()
-        for name in CLEARED_FIELDS & self._storages.fields.keys():
-            self._storages[name][self._storage, :, self._columns] = 0
+        for name, cleared in self._cleared.items():
+            self._storages[name][self._storage, :, self._columns] = cleared
         if self.rollout == 0:
             self._begin_episode()
         else:
-            previous = storage_of(self.rollout - 1)
+            previous = self._storages.of_rollout(self.rollout - 1)
             for array in self._storages.inputs.values():
                 array[self._storage, 0, self._columns] = array[previous, self._num_steps, self._columns]
         self._ask_for_action()
@@ -186,6 +193,8 @@ class Replica:
             self._complete_rollout()
 
     def _complete_rollout(self) -> None:
+        if self._shared.queue is not None:
+            self._shared.queue.put(Rollout(self.index, self.rollout))
         self.rollout += 1
         self.keep_capsule()
         reach("before a rollout counts")

@@ -17,3 +17,5 @@ class UpdateReport:
     metrics: Mapping[str, float]
     link: Link
     finished: bool
+    feeding: str | None = None
+    """What the update learned from, as a line for the run's folder, where that cannot be worked out."""

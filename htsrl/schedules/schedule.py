@@ -1,25 +1,40 @@
-"""A schedule says, from the interval's number alone, which version acts and who may overlap whom.
+"""A schedule says which version acts when, and so who may overlap whom.
 
-Rollout j fills storage `j % 2`; update j learns from rollout j and turns version j into version j+1. All that
-differs between schedules is the version that acts in rollout j. Everything else follows:
+Under `hts` and `sync` it does so from the interval's number alone. Rollout j fills storage `j % 2`; update j learns
+from rollout j of all environments and turns version j into version j+1. All that differs is the version that acts in
+rollout j. Everything else follows:
 
-- rollout j may begin once that version is published; a storage is free by then, for under every schedule the
-  acting version of rollout j is at least j-1, and publishing it ended update j-2, the last reader of the storage;
+- rollout j may begin once that version is published; a storage is free by then, for the acting version of rollout j is
+  at least j-1, and publishing it ended update j-2, the last reader of the storage;
 - update j may begin once rollout j is complete;
 - update j's data are `j - acting_version(j)` versions behind the parameters that it moves.
+
+Under `async` every step is answered by the newest version, and an update learns from whatever rollouts were complete.
+Only this schedule looks at progress; what it saw is written down, and `replay` repeats it.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from htsrl.dataflow.trajectory import NUM_STORAGES
-from htsrl.schedules.hts import Hts
-from htsrl.schedules.sync import Sync
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Requests to actors, one for each environment that waits for an answer."""
+
+    envs: Words
+    tickets: Words
+    rollouts: Words
 
 
 class Schedule(Protocol):
-    """Which version acts when."""
+    """Which version acts when, by the interval's number."""
 
     @property
     def step_barrier(self) -> bool:
@@ -29,12 +44,31 @@ class Schedule(Protocol):
         """The version whose policy makes the data of rollout `rollout`."""
 
 
-def make_schedule(name: Literal["hts", "sync", "lockstep"]) -> Schedule:
-    return Hts() if name == "hts" else Sync(step_barrier=name == "lockstep")
+@runtime_checkable
+class LooseSchedule(Protocol):
+    """Which version acts when, request by request."""
+
+    def acting_versions(self, asked: Asked, published_version: int) -> Words:
+        """The version that answers each request; one above `published_version` is waited for."""
 
 
-def storage_of(rollout: int) -> int:
-    return rollout % NUM_STORAGES
+def loosely(schedule: Schedule | LooseSchedule) -> LooseSchedule:
+    """Any schedule, request by request."""
+    return schedule if isinstance(schedule, LooseSchedule) else ByInterval(schedule)
+
+
+@dataclass(frozen=True)
+class ByInterval:
+    """Whoever asks in rollout j is answered by the version that acts in rollout j."""
+
+    schedule: Schedule
+
+    def acting_versions(self, asked: Asked, published_version: int) -> Words:
+        return np.array([self.schedule.acting_version(rollout) for rollout in asked.rollouts.tolist()], np.int64)
+
+
+def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
+    return not isinstance(schedule, LooseSchedule) and schedule.step_barrier
 
 
 def may_begin(schedule: Schedule, rollout: int, published_version: int) -> bool:

@@ -12,7 +12,8 @@ from helpers import in_worker_process
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.placements.blueprint import Blueprint
-from htsrl.schedules.schedule import Schedule
+from htsrl.roles.feed import Fields
+from htsrl.schedules.schedule import LooseSchedule, Schedule
 
 SABOTAGE_VARIABLE = "SABOTAGE"
 PATIENCE_SECONDS = 60.0
@@ -37,6 +38,7 @@ build_actor, build_learner = Blueprint.build_actor, Blueprint.build_learner
 
 
 def build_actor_of_another_version(self: Blueprint, index: int, shared: Shared, *arguments: Any, **named: Any) -> Any:
+    assert not isinstance(shared.schedule, LooseSchedule)
     return build_actor(self, index, replace(shared, schedule=OffBy(shared.schedule, -1)), *arguments, **named)
 
 
@@ -45,7 +47,7 @@ def build_hasty_learner(self: Blueprint, memory: SharedArrays, shared: Shared, *
     learner = build_learner(self, memory, shared, *arguments, **named)
     learn = learner.learn
 
-    def publish_then_learn(storage: int) -> dict[str, float]:
+    def publish_then_learn(fields: Fields) -> dict[str, float]:
         shared.exchange.published_version = learner.update + 1
         learner._notify_executors()
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -55,7 +57,7 @@ def build_hasty_learner(self: Blueprint, memory: SharedArrays, shared: Shared, *
                 break
             time.sleep(0.01)
         assert storage_is_rewritten.any(), "nobody made use of the version that was published too early"
-        return learn(storage)
+        return learn(fields)
 
     learner.learn = publish_then_learn  # type: ignore[method-assign]
     return learner

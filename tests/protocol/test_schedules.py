@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htsrl.dataflow.versions import NUM_SLOTS, slot_of
-from htsrl.schedules.schedule import Schedule, lag, make_schedule, may_begin, storage_of
+from htsrl.schedules.hts import Hts
+from htsrl.schedules.schedule import Schedule, lag, may_begin
+from htsrl.schedules.sync import Sync
 
-HTS, SYNC, LOCKSTEP = make_schedule("hts"), make_schedule("sync"), make_schedule("lockstep")
+HTS, SYNC, LOCKSTEP = Hts(), Sync(), Sync(step_barrier=True)
 intervals = st.integers(0, 10**9)
 
 
@@ -38,13 +40,6 @@ def test_sync_never_lags(schedule: Schedule, update: int) -> None:
 
 def test_only_lockstep_has_a_barrier_at_every_step() -> None:
     assert [schedule.step_barrier for schedule in (HTS, SYNC, LOCKSTEP)] == [False, False, True]
-
-
-@given(intervals)
-def test_consecutive_rollouts_fill_different_storages_and_take_turns(rollout: int) -> None:
-    assert storage_of(rollout) in (0, 1)
-    assert storage_of(rollout + 1) != storage_of(rollout)
-    assert storage_of(rollout + 2) == storage_of(rollout)
 
 
 @given(intervals, intervals)

@@ -19,7 +19,8 @@ from htsrl.config import Algorithm
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import build_policy
-from htsrl.schedules.schedule import make_schedule
+from htsrl.schedules.make import make_schedule
+from htsrl.schedules.schedule import LooseSchedule
 from htsrl.seeding import reset_seed
 
 ALPHAS = (1, 2, 4, 5, 128)
@@ -184,7 +185,8 @@ def true_next_observations(batches: list[dict[str, NDArray[Any]]], experiment: E
 
 def assert_answers_come_from_the_named_version(recording: Recording, experiment: Experiment) -> None:
     """Log-probabilities and values are those of the acting version, for this observation and this action."""
-    schedule, versions = make_schedule(experiment.schedule), Versions(recording, experiment)
+    schedule, versions = make_schedule(experiment), Versions(recording, experiment)
+    assert not isinstance(schedule, LooseSchedule)
     for update in range(experiment.num_intervals):
         batch = recording.batch(update)
         acting = schedule.acting_version(update)
@@ -201,7 +203,8 @@ def assert_bootstrap_values_are_those_of_the_true_next_observation(
     recording: Recording, experiment: Experiment
 ) -> None:
     """They stand exactly at truncated steps and at an interval's last, unless that one terminated; elsewhere is 0."""
-    schedule, versions = make_schedule(experiment.schedule), Versions(recording, experiment)
+    schedule, versions = make_schedule(experiment), Versions(recording, experiment)
+    assert not isinstance(schedule, LooseSchedule)
     batches = [recording.batch(update) for update in range(experiment.num_intervals)]
     alpha = experiment.interval_steps
     next_observations_TB = true_next_observations(batches, experiment)

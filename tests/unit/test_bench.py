@@ -30,7 +30,7 @@ from htsrl.bench.sleeping import Measured, SleepingBench, rows
 from htsrl.bench.tables.keeping import KeepingTable
 from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tables.sleeping import SleepingTable
-from htsrl.bench.tasks import TASKS, Schedule, Task
+from htsrl.bench.tasks import TASKS, WAYS, Task
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.errors import ConfigError
@@ -114,9 +114,13 @@ def test_a_summary_is_the_median_and_the_extremes() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-@pytest.mark.parametrize("schedule", ["hts", "sync"])
-def test_the_command_of_a_task_runs_that_very_experiment(task: Task, schedule: Schedule) -> None:
-    experiment = task.with_seed(7, schedule)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_command_of_a_task_runs_that_very_experiment(task: Task, way: str) -> None:
+    if WAYS[way].lag_correction != "auto" and task.experiment.algorithm.name == "ppo":
+        with pytest.raises(ConfigError, match=f"{way} corrects the lag of A2C"):
+            task.with_seed(7, way)
+        return
+    experiment = task.with_seed(7, way)
 
     assert _experiment_of(train_command(experiment, eval_episodes=100)) == experiment
 
@@ -228,10 +232,9 @@ def test_a_verdict_counts_goals_and_compares_areas() -> None:
 
     assert verdict.reached == {"hts": 1, "sync": 1}
     assert verdict.mean_over_run == {"hts": 110.0, "sync": 110.0}
-    assert verdict.difference is not None
-    assert verdict.difference.within_noise
-    assert "within noise" in verdict.sentence()
-    assert Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).difference is None
+    assert verdict.differences["sync"].within_noise
+    assert "within noise" in verdict.sentences()[1]
+    assert not Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).differences
 
 
 def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> None:
@@ -247,6 +250,11 @@ def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> 
     assert not difference.within_noise
 
 
+def test_an_unknown_way_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ConfigError, match="async-uncorrected"):
+        LearningTable(ways=("hts", "lockstep")).run()
+
+
 def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:
     with pytest.raises(ConfigError, match="cartpole-ppo"):
         LearningTable(tasks=("cartpole-ppo", "chess")).run()
@@ -258,20 +266,22 @@ from htsrl.bench.tasks import TASKS, Task
 from htsrl.cli import main
 from htsrl.config import A2C, Experiment
 TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
-main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--placement", "inline", "--output", OUTPUT])
+ways = ["hts", "sync", "async-uncorrected"]
+where = ["--placement", "inline", "--output", OUTPUT]
+main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *ways, *where])
 """
     ended = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
 
     assert ended.returncode == 0, ended.stderr
-    assert "[4/4] tiny, sync, seed 2 ... score" in ended.stderr
+    assert "[6/6] tiny, async-uncorrected, seed 2 ... score" in ended.stderr
     assert "95 % interval" in ended.stdout
     record = next(tmp_path.glob("*-learning-tiny.json"))
     assert record.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "htsrl train CartPole-v1 --algo a2c" in record.with_suffix(".md").read_text()
     document = json.loads(record.read_text())
-    assert document["summary"]["reached"] == {"hts": 2, "sync": 2}
+    assert document["summary"]["reached"] == {"hts": 2, "sync": 2, "async-uncorrected": 2}
     runs = document["repetitions"]
-    assert len({run["digest"] for run in runs}) == 4
+    assert len({run["digest"] for run in runs}) == 6
     assert all(len(run["curve"]) >= 3 for run in runs)
     assert str(tmp_path) not in record.read_text()
 
@@ -302,10 +312,9 @@ def _sleeping_bench(seconds_per_run: float = 1.0) -> SleepingBench:
     )
 
 
-def _learned(
-    schedule: Schedule, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)
-) -> Learned:
-    return Learned(schedule, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", curve)
+def _learned(way: str, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)) -> Learned:
+    timed = tuple((step, mean, 0.1 * step) for step, mean in curve)
+    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", timed)
 
 
 def _experiment_of(command: str) -> Experiment:

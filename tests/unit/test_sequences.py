@@ -29,7 +29,7 @@ from htsrl.envs.team import Info, Team
 from htsrl.numerics import single_threaded
 from htsrl.policies.memory import Lstm
 from htsrl.policies.policy import Past, Policy, build_policy
-from htsrl.schedules.schedule import storage_of
+from htsrl.roles.feed import feed_of
 from htsrl.survey import draw_blueprint
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -384,10 +384,10 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
         parameters.initialise(blueprint.build_policy())
 
         def copy_interval(update: int) -> None:
-            fields = {name: x.copy() for name, x in shared.storages.batch(storage_of(update)).items()}
+            fields = {name: x.copy() for name, x in feed_of(shared).fields(update).items()}
             batch = Batch.from_storage(fields, shared.storages.spec.observation_names, torch.device("cpu"))
             behaviour = blueprint.build_policy()
-            acting = parameters.module(shared.schedule.acting_version(update))
+            acting = parameters.module(feed_of(shared).behaviour_version(update) or 0)
             behaviour.load_state_dict(acting.state_dict())
             found.append(Interval(fields, batch, behaviour))
 

@@ -1,0 +1,46 @@
+"""V-trace (https://arxiv.org/abs/1802.01561): returns and advantages from steps that another policy took.
+
+With ratios of 1 its targets are the lambda-returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from htsrl.algorithms.returns import Transitions
+
+MOST_RHO = 1.0
+MOST_C = 1.0
+
+
+@dataclass(frozen=True)
+class VTrace:
+    """What to learn, `[T, B]`."""
+
+    returns_TB: Tensor
+    """Where the values should go."""
+    advantages_TB: Tensor
+    """With the truncated ratio multiplied in."""
+
+
+def vtrace(steps: Transitions, log_ratios_TB: Tensor, discount: float, trace_decay: float, unroll_steps: int) -> VTrace:
+    """`steps` hold the values of the policy that learns, and `log_ratios_TB` its log-probabilities minus those of the
+    policy that acted. Sums are cut every `unroll_steps`."""
+    ratios_TB = log_ratios_TB.exp()
+    rhos_TB, cs_TB = ratios_TB.clamp(max=MOST_RHO), trace_decay * ratios_TB.clamp(max=MOST_C)
+    has_future_TB = (~steps.terminated_TB).float()
+    continues_TB = (~(steps.terminated_TB | steps.truncated_TB)).float()
+    continues_TB[unroll_steps - 1 :: unroll_steps] = 0.0
+    errors_TB = steps.rewards_TB + discount * has_future_TB * steps.next_values_TB - steps.values_TB
+    corrections_TB = torch.empty_like(errors_TB)
+    following_TB = torch.empty_like(errors_TB)  # how far the next step's return is from its value
+    running_B = torch.zeros_like(errors_TB[0])
+    for t in reversed(range(len(errors_TB))):
+        following_TB[t] = continues_TB[t] * running_B
+        running_B = rhos_TB[t] * errors_TB[t] + discount * cs_TB[t] * following_TB[t]
+        corrections_TB[t] = running_B
+    advantages_TB = rhos_TB * (errors_TB + discount * following_TB)
+    return VTrace(steps.values_TB + corrections_TB, advantages_TB)

@@ -1,0 +1,78 @@
+"""The bounded queue of asynchronous training: complete rollouts that wait for the learner, environment by environment.
+
+The rollouts themselves lie in the storages; the queue is words that say in which order they were completed and how many
+of them have been learned from. An environment has a place for as many rollouts as there are storages, under way or
+waiting, and waits for room otherwise.
+
+Who writes what: the environment's executor its orders, before it counts the rollout as completed; the learner the
+released rollouts of a version, before it publishes that. A rollout is released by the version that learned from it, so
+a learner that dies in the middle leaves the queue as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from htsrl.dataflow.exchange import Exchange, Words
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.versions import NUM_SLOTS, slot_of
+
+RELEASED = "released_rollouts"
+ORDERS = "completion_orders"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One environment's."""
+
+    env: int
+    number: int
+
+
+def queue_arrays(num_envs: int, length: int) -> list[ArraySpec]:
+    return [
+        ArraySpec(RELEASED, (NUM_SLOTS, num_envs), "int64"),
+        ArraySpec(ORDERS, (length, num_envs), "int64"),
+    ]
+
+
+class RolloutQueue:
+    """First come, first served."""
+
+    def __init__(self, memory: SharedArrays, exchange: Exchange) -> None:
+        self._released: Words = memory[RELEASED]
+        self._orders: Words = memory[ORDERS]
+        self._length = len(self._orders)
+        self._exchange = exchange
+
+    def put(self, rollout: Rollout) -> None:
+        """Take a place behind all others; two that come at the same time may share one."""
+        self._orders[rollout.number % self._length, rollout.env] = self._orders.max() + 1
+
+    def has_room(self, rollout: Rollout) -> bool:
+        """Whether the environment may begin with it."""
+        while True:
+            version = self._exchange.published_version
+            released = int(self._released[slot_of(version), rollout.env])
+            # A version's slot is written again only two versions later.
+            if self._exchange.published_version <= version + 1:
+                return rollout.number < released + self._length
+
+    def oldest(self, version: int, count: int) -> list[Rollout] | None:
+        """The rollouts that update `version` learns from; None while there are not enough."""
+        released, completed = self._released[slot_of(version)], self._exchange.completed_rollouts
+        waiting = [
+            (int(self._orders[number % self._length, env]), env, number)
+            for env in range(len(completed))
+            for number in range(int(released[env]), int(completed[env]))
+        ]
+        if len(waiting) < count:
+            return None
+        return [Rollout(env, number) for _, env, number in sorted(waiting)[:count]]
+
+    def release(self, version: int, learned: list[Rollout]) -> None:
+        """Note with `version` that it has learned from these."""
+        released = self._released[slot_of(version - 1)].copy()
+        for rollout in learned:
+            released[rollout.env] += 1
+        self._released[slot_of(version)] = released

@@ -1,0 +1,19 @@
+"""Asynchronous training, as in GA3C and IMPALA: nobody waits for anybody but for room in the queue.
+
+An environment begins its next rollout while the queue has room for it, every step is answered by the newest version,
+and an update takes the oldest complete rollouts, as many as there are environments. How far the data are behind depends
+on the machine's mood; it is measured, and bounded only by the length of the queue.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htsrl.schedules.schedule import Asked, Words
+
+
+class Async:
+    """The newest version acts."""
+
+    def acting_versions(self, asked: Asked, published_version: int) -> Words:
+        return np.full(len(asked.envs), published_version)
