@@ -8,6 +8,7 @@ from typing import Any
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import Barrier, StepTime, slowest_interval_seconds
+from htsrl.bench.lag import LagRow, lag_table
 from htsrl.bench.points import Measured, Point, run_point
 from htsrl.bench.record import Summary, Table
 from htsrl.config import Config
@@ -100,8 +101,8 @@ class VarianceBench:
         """Each once, however many figures it is in."""
         return list(dict.fromkeys(point for figure in self.figures for point in figure.points))
 
-    def configs(self, headline: Headline | None) -> dict[str, Config]:
-        points = [*self.points(), *([headline.point, lockstep(headline.point)] if headline else [])]
+    def configs(self, headline: Headline | None, lag_points: Sequence[Point] = ()) -> dict[str, Config]:
+        points = [*self.points(), *([headline.point, lockstep(headline.point)] if headline else []), *lag_points]
         return {point.name: point.config(self.mean_seconds, self.seconds_per_run) for point in points}
 
 
@@ -152,7 +153,11 @@ Run = Callable[[Point, float, float, int], Measured]
 
 def measure(bench: VarianceBench, run: Run = run_point) -> list[Measured]:
     """All points in turn, each repetition with a seed, hence with sleeps, of its own."""
-    points, measured = bench.points(), []
+    return measure_points(bench, bench.points(), run)
+
+
+def measure_points(bench: VarianceBench, points: Sequence[Point], run: Run = run_point) -> list[Measured]:
+    measured = []
     announcer = Announcer(bench.repetitions * len(points))
     for seed in range(1, bench.repetitions + 1):
         for point in points:
@@ -230,10 +235,13 @@ def rows(bench: VarianceBench, figure: Figure, measured: Sequence[Measured]) -> 
     ]
 
 
-def summary(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> dict[str, Any]:
+def summary(
+    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None, lags: Sequence[LagRow]
+) -> dict[str, Any]:
     return {
         "figures": {name: [row.document() for row in rows] for name, rows in by_figure.items()},
         "headline": headline.document(bench.mean_seconds) if headline else None,
+        "lag": [asdict(row) for row in lags],
     }
 
 
@@ -241,9 +249,14 @@ def repetitions(measured: Sequence[Measured]) -> list[dict[str, Any]]:
     return [{"config": run.point.name, **asdict(run)} for run in measured]
 
 
-def tables(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> list[Table]:
-    of_headline = [_headline_table(headline, bench.mean_seconds)] if headline else []
-    return [*of_headline, *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures)]
+def tables(
+    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None, lags: Sequence[LagRow]
+) -> list[Table]:
+    return [
+        *([_headline_table(headline, bench.mean_seconds)] if headline else []),
+        *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures),
+        *([lag_table(lags)] if lags else []),
+    ]
 
 
 def _table(bench: VarianceBench, figure: Figure, rows: Sequence[Row]) -> Table:
