@@ -95,7 +95,7 @@ bench-limits: football ## what simulator, inference, learning and a hand-over co
 bench-throughput: football ## all schedules beside the roofline: steps/s, CPU time, memory (about an hour)
 	$(BIN)/htsrl bench throughput
 
-bench-variance: install ## the paper's figures and headline with environments that sleep (12 minutes)
+bench-variance: install ## the paper's figures and headline with environments that sleep (10 minutes)
 	$(BIN)/htsrl bench variance
 
 bench-determinism: install ## what reference shapes and the digest cost (15 minutes)

@@ -45,6 +45,12 @@ def _variance(_: str, summary: Summary) -> Iterator[Highlight]:
             f"sleeping, {row['value']:g} environments: steps/s of each, relative to 4",
             f"{row['per_env']:.2f} ({row['hts']['median']:,.0f} steps/s in all)",
         )
+    for row in (summary["lag"] or [])[-1:]:
+        claimed = "no bound" if row["claimed"] is None else f"{row['claimed']:.1f}"
+        yield (
+            f"sleeping, lag of async at a load of {row['load']:.2f}, in updates (hts: 1)",
+            f"{row['lag']['median']:.2f} (Claim 2: {claimed})",
+        )
 
 
 def _sleeping(_: str, summary: Summary) -> Iterator[Highlight]:
@@ -61,11 +67,28 @@ def _determinism(_: str, summary: Summary) -> Iterator[Highlight]:
         yield f"{work}: cost of determinism", f"{of['cost']:.1%}"
 
 
+def _peers(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary["work"].items():
+        ours = f"{of['htsrl']['median']:,.0f} steps/s"
+        if of["fastest"] is None:
+            yield f"{work}, htsrl", f"{ours}; no peer ran"
+        else:
+            theirs = f"{of['peers'][of['fastest']]['steps_per_second']['median']:,.0f}"
+            yield (
+                f"{work}, htsrl against the fastest peer",
+                f"{ours}, {of['ratio']['median']:.2f}x {of['fastest']} ({theirs})",
+            )
+
+
 def _learning(task: str, summary: Summary) -> Iterator[Highlight]:
-    if difference := summary.get("difference"):
-        interval = f"{difference['low']:+.1f} to {difference['high']:+.1f}"
-        goals = ", ".join(f"{schedule} {number}" for schedule, number in summary["reached"].items())
-        yield f"{task}: mean return, hts less sync", f"{interval} (95 %); seeds at the goal: {goals}"
+    goals = ", ".join(f"{way} {number}" for way, number in summary["reached"].items())
+    yield f"{task}: seeds that reached {summary['goal']:g}", goals
+    # Records from before there were several ways have one difference, to sync.
+    differences = summary.get("differences") or {"sync": summary.get("difference")}
+    for way, difference in differences.items():
+        if difference:
+            interval = f"{difference['low']:+.4g} to {difference['high']:+.4g} (95 %)"
+            yield f"{task}: mean return over the run, hts less {way}", interval
 
 
 def _runs(name: str, summary: Summary) -> Iterator[Highlight]:
@@ -114,6 +137,7 @@ def _memory(_: str, summary: Summary) -> Iterator[Highlight]:
 KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "throughput": _throughput,
     "limits": _limits,
+    "peers": _peers,
     "variance": _variance,
     "sleeping": _sleeping,
     "determinism": _determinism,

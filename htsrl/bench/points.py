@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from htsrl.bench.claims import Barrier, StepTime, bound_steps_per_second
+from htsrl.bench.claims import Barrier, StepTime, bound_steps_per_second, free_steps_per_second
 from htsrl.bench.simulations import simulate_hts_steps_per_second
 from htsrl.config import A2C, PPO, Config, Experiment, Placement, with_seed
 from htsrl.metrics.sinks import read_json_lines
@@ -26,7 +26,7 @@ NUM_MINIBATCHES = 4
 class Point:
     """One setting."""
 
-    schedule: Literal["hts", "lockstep"] = "hts"
+    schedule: Literal["hts", "lockstep", "async"] = "hts"
     num_envs: int = 16
     """Each with an executor of its own."""
     sync_interval: int = 20
@@ -35,6 +35,8 @@ class Point:
     num_actors: int = 1
     epochs: int = 0
     """0: A2C, whose learning takes next to no time. Otherwise those of PPO, and what learning takes is measured."""
+    queue_length: int = 2
+    """Of async."""
 
     @property
     def name(self) -> str:
@@ -43,7 +45,9 @@ class Point:
         return ", ".join([*words, *([f"PPO with {self.epochs} epochs"] if self.epochs else [])])
 
     def bound(self, mean_seconds: float) -> float:
-        """Claim 1's steps per second: a barrier every alpha steps for HTS, at every step for lockstep."""
+        """Claim 1's steps per second: a barrier every alpha steps for hts, every step for lockstep; async has none."""
+        if self.schedule == "async":
+            return free_steps_per_second(self.num_envs, StepTime(mean_seconds, self.cv))
         every = self.sync_interval if self.schedule == "hts" else 1
         return bound_steps_per_second(Barrier(self.num_envs, every), StepTime(mean_seconds, self.cv))
 
@@ -62,6 +66,7 @@ class Point:
             imports=("htsrl.envs.toy",),
             algorithm=PPO(epochs=self.epochs, num_minibatches=NUM_MINIBATCHES) if self.epochs else A2C(),
             schedule=self.schedule,
+            queue_length=self.queue_length,
             num_envs=self.num_envs,
             sync_interval=self.sync_interval,
             total_steps=(UNMEASURED_INTERVALS + intervals) * batch_steps,
@@ -91,6 +96,8 @@ class Measured:
     steps_per_second: float
     learning_seconds: float | None
     """CPU time of the learner for one update, where it was measured."""
+    lag: float | None = None
+    """Versions that the data were behind, on average over the second half of the run, where it was measured."""
 
 
 def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:
@@ -99,10 +106,17 @@ def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> M
         run_dir = Path(folder) / "run"
         result = train(replace(config, placement=replace(config.placement, run_dir=run_dir)))
         lines = read_json_lines(RunFolder(run_dir).metrics_file) if point.epochs else []
-    return Measured(point, seed, result.steps_per_second, _learning_seconds(lines) if point.epochs else None)
+    if not point.epochs:
+        return Measured(point, seed, result.steps_per_second, learning_seconds=None)
+    return Measured(point, seed, result.steps_per_second, _learning_seconds(lines), _lag(lines))
 
 
 def _learning_seconds(lines: list[dict[str, Any]]) -> float:
     """Between the first update and the last."""
     spent = [line["cpu/learning_seconds"] for line in lines]
     return float(spent[-1] - spent[0]) / (len(spent) - 1)
+
+
+def _lag(lines: list[dict[str, Any]]) -> float:
+    settled = [float(line["hts/lag"]) for line in lines[len(lines) // 2 :]]
+    return sum(settled) / len(settled)

@@ -8,6 +8,7 @@ from typing import Any
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.claims import Barrier, StepTime, slowest_interval_seconds
+from htsrl.bench.lag import LagRow, lag_table
 from htsrl.bench.points import Measured, Point, run_point
 from htsrl.bench.record import Summary, Table
 from htsrl.config import Config
@@ -46,7 +47,7 @@ def lockstep(point: Point) -> Point:
 FIGURES = (
     Figure(
         "variance",
-        "Speed-up over a barrier at every step, against the variance of the step time",
+        "Speed-up over lockstep against the variance of steps",
         "cv",
         "standard deviation / mean of the step time",
         tuple(Point(cv=cv) for cv in (0.0, 0.25, 0.5, 1.0)),
@@ -54,7 +55,7 @@ FIGURES = (
     ),
     Figure(
         "environments",
-        "Steps per second against the number of environments (alpha 128)",
+        "Steps per second against environments",
         "num_envs",
         "environments",
         tuple(Point(num_envs=n, sync_interval=128) for n in (4, 8, 16, 32, 64)),
@@ -70,7 +71,7 @@ FIGURES = (
     ),
     Figure(
         "actors",
-        "Steps per second against the number of actors",
+        "Steps per second against actors",
         "num_actors",
         "actors",
         tuple(Point(num_actors=actors) for actors in (1, 2, 4)),
@@ -100,8 +101,8 @@ class VarianceBench:
         """Each once, however many figures it is in."""
         return list(dict.fromkeys(point for figure in self.figures for point in figure.points))
 
-    def configs(self, headline: Headline | None) -> dict[str, Config]:
-        points = [*self.points(), *([headline.point, lockstep(headline.point)] if headline else [])]
+    def configs(self, headline: Headline | None, lag_points: Sequence[Point] = ()) -> dict[str, Config]:
+        points = [*self.points(), *([headline.point, lockstep(headline.point)] if headline else []), *lag_points]
         return {point.name: point.config(self.mean_seconds, self.seconds_per_run) for point in points}
 
 
@@ -152,7 +153,11 @@ Run = Callable[[Point, float, float, int], Measured]
 
 def measure(bench: VarianceBench, run: Run = run_point) -> list[Measured]:
     """All points in turn, each repetition with a seed, hence with sleeps, of its own."""
-    points, measured = bench.points(), []
+    return measure_points(bench, bench.points(), run)
+
+
+def measure_points(bench: VarianceBench, points: Sequence[Point], run: Run = run_point) -> list[Measured]:
+    measured = []
     announcer = Announcer(bench.repetitions * len(points))
     for seed in range(1, bench.repetitions + 1):
         for point in points:
@@ -230,10 +235,13 @@ def rows(bench: VarianceBench, figure: Figure, measured: Sequence[Measured]) -> 
     ]
 
 
-def summary(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> dict[str, Any]:
+def summary(
+    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None, lags: Sequence[LagRow]
+) -> dict[str, Any]:
     return {
         "figures": {name: [row.document() for row in rows] for name, rows in by_figure.items()},
         "headline": headline.document(bench.mean_seconds) if headline else None,
+        "lag": [asdict(row) for row in lags],
     }
 
 
@@ -241,13 +249,18 @@ def repetitions(measured: Sequence[Measured]) -> list[dict[str, Any]]:
     return [{"config": run.point.name, **asdict(run)} for run in measured]
 
 
-def tables(bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None) -> list[Table]:
-    of_headline = [_headline_table(headline, bench.mean_seconds)] if headline else []
-    return [*of_headline, *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures)]
+def tables(
+    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None, lags: Sequence[LagRow]
+) -> list[Table]:
+    return [
+        *([_headline_table(headline, bench.mean_seconds)] if headline else []),
+        *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures),
+        *([lag_table(lags)] if lags else []),
+    ]
 
 
 def _table(bench: VarianceBench, figure: Figure, rows: Sequence[Row]) -> Table:
-    headings = [figure.label, "hts steps/s", "Claim 1", "share", "soft limit", "per environment"]
+    headings = [figure.label, "hts steps/s", "Claim 1", "share", "soft limit"]
     cells = [
         [
             f"{row.value:g}",
@@ -255,10 +268,12 @@ def _table(bench: VarianceBench, figure: Figure, rows: Sequence[Row]) -> Table:
             f"{row.bound:,.0f}",
             f"{row.hts.median / row.bound:.0%}",
             f"{row.soft_limit:,.0f}",
-            f"{row.per_env:.2f}",
         ]
         for row in rows
     ]
+    if figure.setting == "num_envs":
+        headings.append("per environment")
+        cells = [[*line, f"{row.per_env:.2f}"] for line, row in zip(cells, rows, strict=True)]
     if figure.has_lockstep:
         headings += ["lockstep steps/s", "Claim 1 ", "ratio", "Claim 1's ratio"]
         cells = [
@@ -279,8 +294,9 @@ def _note(bench: VarianceBench, figure: Figure) -> str:
     rest = ", ".join(text for name, text in settings.items() if name != figure.setting)
     return (
         f"{figure.title}: {rest}, an executor for each environment, steps that sleep {bench.mean_seconds * 1000:g} ms "
-        f"on average, A2C. Median (lowest to highest) of {bench.repetitions} seeds. Per environment is relative to the "
-        "first row. The soft limit is that of htsrl's own barrier, by simulation; it lies above Claim 1's."
+        f"on average, A2C. Median (lowest to highest) of {bench.repetitions} seeds. The soft limit is that of htsrl's "
+        "own barrier, by simulation; it lies above Claim 1's."
+        + (" Per environment is relative to the first row." if figure.setting == "num_envs" else "")
     )
 
 

@@ -25,8 +25,9 @@ LOG_SETTINGS = ("sync_interval", "num_envs", "num_actors")
 
 
 def draw_variance(
-    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Mapping[str, Any] | None, picture: Path
+    bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], summary: Mapping[str, Any], picture: Path
 ) -> None:
+    headline = summary["headline"]
     num_plots = len(bench.figures) + 1 + (headline is not None)
     drawing, all_axes = empty_figure(columns=2, rows=-(-num_plots // 2), width=11, height=3.6 * -(-num_plots // 2))
     for figure, axes in zip(bench.figures, all_axes, strict=False):
@@ -34,7 +35,7 @@ def draw_variance(
     rest = all_axes[len(bench.figures) :]
     if headline:
         _draw_headline(rest.pop(0), headline)
-    _draw_lag(rest.pop(0))
+    _draw_lag(rest.pop(0), summary["lag"])
     for axes in rest:
         axes.remove()
     drawing.savefig(picture, format="png")
@@ -77,16 +78,19 @@ def _draw_headline(axes: Axes, headline: Mapping[str, Any]) -> None:
     axes.set_xlim(0, 1.3 * max(medians))
     axes.grid(visible=False, axis="y")
     ratio = headline["ratio"]["median"]
-    title = f"32 environments, alpha 128, learning as long as rolling out: {ratio:.1f}x"
+    title = f"Learning as long as rolling out: {ratio:.1f}x"
     finish(axes, title, "steps/s", "")
 
 
-def _draw_lag(axes: Axes) -> None:
+def _draw_lag(axes: Axes, measured: Sequence[Mapping[str, Any]]) -> None:
     loads = np.linspace(0.0, MOST_LOAD, 100)
     axes.plot(loads, [expected_lag(1, load) for load in loads], color=QUIET_COLOUR, linestyle="--", label="Claim 2")
     seen = np.linspace(0.1, MOST_LOAD, 9)
     lags = [simulate_lag(SIMULATED_ACTORS, load / SIMULATED_ACTORS, SIMULATED_UPDATES) for load in seen]
-    axes.plot(seen, lags, "o", color=SCHEDULE_COLOURS["async"], label="asynchronous, simulated")
+    axes.plot(seen, lags, "+", color=QUIET_COLOUR, label="its queue, simulated")
+    if measured:
+        found = [row["lag"]["median"] for row in measured]
+        axes.plot([row["load"] for row in measured], found, "o-", color=SCHEDULE_COLOURS["async"], label="async")
     axes.axhline(1, color=HTS, label="hts")
     finish(axes, "How many updates old the data are", "load of the learner: n rho", "lag")
 

@@ -127,6 +127,27 @@ def test_every_kind_of_record_that_there_is_comes_down_to_something() -> None:
     assert silent == []
 
 
+def test_peers_are_named_with_their_speed_and_those_that_fail_are_not_hidden() -> None:
+    standing = {"steps_per_second": {"median": 480.0}}
+    row = {"htsrl": {"median": 960.4}, "fastest": "sb3", "peers": {"sb3": standing}, "ratio": {"median": 2.0}}
+    alone = {"htsrl": {"median": 100.0}, "fastest": None, "peers": {}, "ratio": None}
+
+    assert highlights_of("peers", {"work": {"pong-a2c": row, "cartpole": alone}}) == [
+        ("pong-a2c, htsrl against the fastest peer", "960 steps/s, 2.00x sb3 (480)"),
+        ("cartpole, htsrl", "100 steps/s; no peer ran"),
+    ]
+
+
+def test_learning_is_compared_with_every_other_way() -> None:
+    difference = {"low": -1.25, "high": 2.0}
+    summary = {"goal": 475, "reached": {"hts": 5, "sync": 4}, "differences": {"sync": difference, "async": difference}}
+
+    found = highlights_of("learning-cartpole", summary)
+
+    assert found[0] == ("cartpole: seeds that reached 475", "hts 5, sync 4")
+    assert found[2] == ("cartpole: mean return over the run, hts less async", "-1.25 to +2 (95 %)")
+
+
 def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:
     assert highlights_of("weather", {"rain": 1}) == []
     assert {"throughput", "limits", "variance", "determinism"} <= set(KINDS)

@@ -180,7 +180,22 @@ def test_the_sides_differ_in_nothing_but_determinism_and_take_turns(
     assert first == second
 
 
-def test_free_running_takes_digest_and_padding_away_from_that_run_alone() -> None:
+def test_free_running_pads_nothing() -> None:
+    script = """
+import numpy as np
+from htsrl.bench import unsafe_free_running
+from htsrl.dataflow.reference_shape import ReferenceShape
+rows, columns = np.array([5, 6]), np.array([1, 3])
+shape = ReferenceShape((4, 8))
+assert len(shape.lay_out(rows, columns)[0]) == 4, "importing it tampers with every process"
+unsafe_free_running.take_away()
+batch_rows, batch_columns, places = shape.lay_out(rows, columns)
+assert (batch_rows.tolist(), batch_columns.tolist(), places.tolist()) == ([5, 6], [1, 3], [0, 1])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_free_running_takes_the_digest_away_from_that_run_alone() -> None:
     from htsrl.dataflow.reference_shape import ReferenceShape
 
     lay_out = ReferenceShape.lay_out

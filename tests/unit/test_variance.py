@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from htsrl.bench import variance
+from htsrl.bench.lag import LAG_POINTS, lag_rows, lag_table
 from htsrl.bench.points import Measured, Point, run_point
 from htsrl.bench.tables.variance import FIGURES, VarianceTable
 from htsrl.bench.variance import HEADLINE, Headline, VarianceBench, lockstep
@@ -21,7 +22,7 @@ BENCH = VarianceBench(tuple(FIGURES.values()), MEAN, 4.0, repetitions=1, headlin
 def ideal(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:
     """A run as Claim 1 has it, with learning of 20 ms an epoch."""
     learning = 0.02 * point.epochs if point.epochs else None
-    return Measured(point, seed, point.bound(mean_seconds), learning)
+    return Measured(point, seed, point.bound(mean_seconds), learning, lag=1.5 if point.epochs else None)
 
 
 def test_a_point_in_several_figures_is_measured_once() -> None:
@@ -72,7 +73,7 @@ def test_ideal_runs_reach_the_bound_and_its_ratio() -> None:
     assert row.per_env == pytest.approx(row.bound / 16 / (rows["environments"][0].bound / 4))
     assert rows["variance"][0].ratio == pytest.approx(1.0)
     assert all(row.ratio is None for row in rows["alpha"])
-    tables = variance.tables(BENCH, rows, headline=None)
+    tables = variance.tables(BENCH, rows, headline=None, lags=[])
     assert [len(table.rows) for table in tables] == [4, 5, 6, 3]
     assert tables[1].rows[2][:4] == ["16", "2,753 (2,753 to 2,753)", "2,753", "100%"]
 
@@ -100,6 +101,30 @@ def test_the_headline_compares_runs_of_the_same_seed() -> None:
     assert document["ratio"] == {"median": 4.0, "lowest": 3.0, "highest": 5.0}
 
 
+def test_the_lag_stands_beside_claim_2_at_the_load_that_the_learner_had() -> None:
+    point = Point(schedule="async", num_envs=16, sync_interval=20, epochs=4)
+    slow = replace(point, epochs=40)
+    # 5 updates of 320 steps in a second, 100 ms each: half of the time.
+    runs = [Measured(slow, 1, 1600.0, 0.3, lag=9.0)]
+    runs += [Measured(point, seed, 1600.0, 0.1, lag=lag) for seed, lag in enumerate((1.0, 2.0, 6.0))]
+
+    half, full = lag_rows(runs)
+
+    assert half.epochs == 4
+    assert half.load == pytest.approx(0.5)
+    assert half.claimed == pytest.approx(1.0)
+    assert half.lag.median == 2.0
+    assert (full.epochs, full.load, full.claimed) == (40, 1.0, None)
+    assert [row[-1] for row in lag_table([half, full]).rows] == ["1.00", "no bound"]
+
+
+def test_asynchronous_points_have_room_for_a_lag() -> None:
+    for point in LAG_POINTS:
+        experiment = point.config(MEAN, seconds=1.0).experiment
+        assert (experiment.schedule, experiment.queue_length) == ("async", 16)
+        assert point.bound(MEAN) == pytest.approx(16 / MEAN)
+
+
 @pytest.mark.parametrize(
     "mistake", [{"repetitions": 0}, {"headline_repetitions": -1}, {"seconds_per_run": 0.0}, {"mean_seconds": 0.0}]
 )
@@ -113,16 +138,22 @@ def test_an_unknown_figure_is_refused() -> None:
         VarianceTable(figures=("environments", "colour")).run()
 
 
-def test_a_point_runs_and_tells_what_learning_took() -> None:
-    measured = run_point(Point(num_envs=2, sync_interval=8, epochs=2), mean_seconds=0.001, seconds=0.05, seed=1)
+def test_a_point_runs_and_tells_what_learning_took_and_how_old_the_data_were() -> None:
+    point = Point(num_envs=2, sync_interval=8, epochs=2)
+    measured = run_point(point, mean_seconds=0.001, seconds=0.05, seed=1)
 
     assert 0 < measured.steps_per_second < 2 / 0.001 * 1.5
     assert measured.learning_seconds is not None
     assert measured.learning_seconds > 0
+    assert measured.lag == 1.0
+    asynchronous = run_point(replace(point, schedule="async"), mean_seconds=0.001, seconds=0.05, seed=1)
+    assert asynchronous.lag is not None
+    assert 0 < asynchronous.lag < 4
 
 
 def test_bench_variance_writes_a_record_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variance.measure, "__defaults__", (ideal,))
+    monkeypatch.setattr(variance.measure_points, "__defaults__", (ideal,))
     monkeypatch.setattr(variance.measure_headline, "__defaults__", (ideal,))
 
     VarianceTable(output=tmp_path).run()
@@ -132,5 +163,6 @@ def test_bench_variance_writes_a_record_and_a_picture(tmp_path: Path, monkeypatc
     assert document["command"] == "htsrl bench variance"
     assert set(document["configs"]) >= {run["config"] for run in document["repetitions"]}
     assert document["summary"]["headline"]["epochs"] == 38
+    assert len(document["summary"]["lag"]) == 5
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "3.5 met" in path.with_suffix(".md").read_text() or "3.5 missed" in path.with_suffix(".md").read_text()

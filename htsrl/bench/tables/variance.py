@@ -7,6 +7,7 @@ from pathlib import Path
 
 from htsrl.bench import variance
 from htsrl.bench.command_line import bench_command
+from htsrl.bench.lag import LAG_POINTS, lag_rows
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
 from htsrl.bench.variance_plots import draw_variance
@@ -23,10 +24,12 @@ class VarianceTable:
     """Which figures."""
     seconds_per_run: float = 4.0
     """About how long each run is measured."""
-    repetitions: int = 2
+    repetitions: int = 1
     """Runs of each point, with seeds 1, 2 ...; the points take turns."""
     headline_repetitions: int = 3
     """Pairs of runs for the headline; 0 leaves it out."""
+    lag: bool = True
+    """Also measure the lag of asynchronous runs, for Claim 2."""
     mean_seconds: float = 0.005
     """How long a step sleeps on average."""
     output: Path = Path("benchmarks")
@@ -47,15 +50,17 @@ class VarianceTable:
         headline = variance.measure_headline(bench)
         measured = variance.measure(bench)
         by_figure = {figure.name: variance.rows(bench, figure, measured) for figure in bench.figures}
-        summary = variance.summary(bench, by_figure, headline)
+        asynchronous = variance.measure_points(bench, LAG_POINTS) if self.lag else []
+        lags = lag_rows(asynchronous)
+        summary = variance.summary(bench, by_figure, headline, lags)
         record = Record(
             name="variance",
             command=bench_command("variance", self),
             provenance=provenance,
-            configs=bench.configs(headline),
-            repetitions=variance.repetitions([*(headline.measured if headline else []), *measured]),
+            configs=bench.configs(headline, LAG_POINTS if self.lag else ()),
+            repetitions=variance.repetitions([*(headline.measured if headline else []), *measured, *asynchronous]),
             summary=summary,
-            tables=variance.tables(bench, by_figure, headline),
+            tables=variance.tables(bench, by_figure, headline, lags),
         )
-        publish(record, self.output, lambda picture: draw_variance(bench, by_figure, summary["headline"], picture))
+        publish(record, self.output, lambda picture: draw_variance(bench, by_figure, summary, picture))
         return 0
