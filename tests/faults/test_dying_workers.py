@@ -29,7 +29,7 @@ WORKERS = ("executor 0", "actor 0", "learner")  # in the order in which they are
 SEPARATE = ("--num-envs", "2", "--num-executors", "1", "--num-actors", "1")
 FAULT_STEP = 12  # of environment 0, in its second rollout
 TOTAL_STEPS = 400
-LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 3200}
+LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 1600}
 JITTER = 0.005
 """With these delays such a run takes seconds, so that nobody comes too late to harm it."""
 
