@@ -174,6 +174,13 @@ def _check_network(experiment: Experiment) -> None:
         )
     if network.separate_value and network.policy is not None:
         raise ConfigError(f"separate_value=True does not go with policy={name}, which serves actions and values alike")
+    defaults = Network()
+    for setting in ("hidden_sizes", "activation"):
+        if network.policy is not None and (value := getattr(network, setting)) != getattr(defaults, setting):
+            raise ConfigError(
+                f"{setting}={value} is about the encoder that policy={name} takes the place of; leave it out, and give "
+                "your network its sizes where it is defined"
+            )
     length = network.backpropagation_length
     if (
         length is None
