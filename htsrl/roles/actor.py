@@ -52,6 +52,7 @@ class Actor:
         if not len(envs):
             return False
         rollouts, rows = self._exchange.tickets.rollout_and_row(tickets)
+        # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
         published = self._exchange.published_version
         versions = acting_versions(self._schedule, Asked(envs, tickets, rollouts), published)
         to_act, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
