@@ -154,10 +154,12 @@ def read_feedings(path: Path) -> list[Feeding]:
             "others repeat themselves from their seed"
         )
     *lines, _ = path.read_text(errors="replace").split("\n")
-    try:
-        feedings = [Feeding.from_document(json.loads(line)) for line in lines]
-    except (ValueError, TypeError, KeyError) as error:
-        raise RunFolderError(f"{path} is damaged: {error}") from error
+    feedings = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            feedings.append(Feeding.from_document(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise RunFolderError(f"{path} is damaged: line {number} is not what a run writes ({error})") from error
     if problem := _disorder(feedings):
         raise RunFolderError(f"{path} is damaged: {problem}")
     return feedings
@@ -170,8 +172,11 @@ def _disorder(feedings: Sequence[Feeding]) -> str | None:
     next_rollouts: Counter[int] = Counter()
     for feeding in feedings:
         for pick in feeding.picks:
+            what = f"rollout {pick.rollout} of environment {pick.env}"
             if not 0 <= pick.env < len(feeding.picks) or pick.rollout != next_rollouts[pick.env]:
-                return f"update {feeding.update} cannot have learned from rollout {pick.rollout} of {pick.env}"
+                return f"it is not the turn of {what} in update {feeding.update}"
+            if [row for row, _ in pick.acting[:1]] != [0] or any(v > feeding.update for _, v in pick.acting):
+                return f"{what} cannot have been made by versions {pick.acting} before update {feeding.update}"
             next_rollouts[pick.env] += 1
     return None
 

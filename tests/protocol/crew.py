@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from htsrl import Config, Experiment, Placement
 from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared import Shared
 from htsrl.digest import Link
 from htsrl.numerics import single_threaded
 from htsrl.roles.report import UpdateReport
@@ -19,7 +20,13 @@ from htsrl.survey import draw_blueprint
 class Crew:
     """An executor per environment, two actors and the learner, over storages poisoned before they are written."""
 
-    def __init__(self, experiment: Experiment, executors_follow: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        executors_follow: Schedule | None = None,
+        prepare: Callable[[Shared, SharedArrays], None] = lambda shared, memory: None,
+    ) -> None:
+        """`prepare` fills the memory before anybody looks at it."""
         placement = Placement(
             backend="inline", num_executors=experiment.num_envs, num_actors=2, verify_storages=True, progress="off"
         )
@@ -32,6 +39,7 @@ class Crew:
             self.memory, self.parameters = memory, blueprint.build_parameters(memory)
             parameters = self.parameters
             parameters.initialise(blueprint.build_policy())
+            prepare(self.shared, memory)
             followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
             self.executors = [
                 blueprint.build_executor(i, followed, actors=lambda envs: None, learner=lambda: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from test_tagged_transitions import scaled, walk
 
 from htsrl import A2C, PPO, Experiment
 from htsrl.config import Algorithm
-from htsrl.digest import hash_batch
+from htsrl.digest import first_difference, hash_batch
 from htsrl.policies.policy import Policy
 from htsrl.roles import feed
 from htsrl.roles.role import advance_all
-from htsrl.schedules.replay import Feeding, Pick
+from htsrl.schedules.replay import Feeding, Pick, schedule_file
 
 NUM_ENVS, NUM_STEPS, NUM_UPDATES = 4, 4, 14
 Fields = dict[str, NDArray[Any]]
@@ -150,6 +151,18 @@ def test_what_is_written_down_is_what_the_actors_wrote(monkeypatch: pytest.Monke
             assert [row for row, _ in pick.values] == (np.flatnonzero(is_asked) + 1).tolist()
             asked_for += len(pick.values)
     assert asked_for > NUM_UPDATES * NUM_ENVS
+
+
+@pytest.mark.parametrize("queue_length", [2, 4])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replay_gives_the_same_digest_in_any_order_of_turns(seed: int, queue_length: int, tmp_path: Path) -> None:
+    recorded = Crew(experiment(queue_length))
+    links = recorded.work_in_random_order(seed)
+    schedule_file(tmp_path).write_text("".join(f"{report.feeding}\n" for report in recorded.reports))
+    for other_seed in (seed, seed + 100, seed + 200):
+        replayed = Crew(replace(experiment(queue_length), replay_schedule=tmp_path))
+        assert first_difference(replayed.work_in_random_order(other_seed), links) is None
+        assert [report.feeding for report in replayed.reports] == [report.feeding for report in recorded.reports]
 
 
 def test_ppo_learns_from_what_lags(monkeypatch: pytest.MonkeyPatch) -> None:
