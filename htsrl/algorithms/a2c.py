@@ -63,7 +63,8 @@ def a2c_update(
 ) -> dict[str, float]:
     """One optimizer step per unroll, every gradient at the behaviour parameters or, told so, at the current ones."""
     correction = _lag_correction(settings, behaviour)
-    differentiated = behaviour if correction == "delayed_gradient" and behaviour is not None else draft.policy
+    differentiated = behaviour if correction == "delayed_gradient" else draft.policy
+    assert differentiated is not None, "the delayed gradient needs the one version that made the data"
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
     returns_TB = advantages_TB + batch.steps.values_TB
     sequences, statistics = Sequences(batch, lengths.sequence), Statistics()
@@ -73,14 +74,13 @@ def a2c_update(
         seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
         distribution, values = differentiated(seen, piece.past)
         actions = flat_steps(batch.actions)[piece.learned]
+        log_probs, behaviour_log_probs = distribution.log_prob(actions), flat_steps(batch.log_probs)[piece.learned]
         if correction == "vtrace":
-            now = Current(piece.learned, distribution.log_prob(actions), values)
-            advantages, returns = vtrace_of(batch, now, settings, lengths.unroll)
-        if correction == "importance":
-            then = flat_steps(batch.log_probs)[piece.learned]
-            advantages = importance(distribution.log_prob(actions), then) * advantages
+            advantages, returns = vtrace_of(batch, Current(piece.learned, log_probs, values), settings, lengths.unroll)
         if settings.normalize_advantages:
             advantages = normalized(advantages)
+        if correction in ("vtrace", "importance"):
+            advantages = importance(log_probs, behaviour_log_probs) * advantages
         loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
         draft.differentiate(loss.total)
         gradient_norm = draft.clip(settings.max_gradient_norm)

@@ -14,16 +14,14 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.sequences import Rows
-from htsrl.algorithms.vtrace import vtrace
+from htsrl.algorithms.vtrace import MOST_RHO, vtrace
 from htsrl.config import A2C
-
-MOST_IMPORTANCE = 1.0
 
 
 @torch.no_grad()
 def importance(log_probs: Tensor, behaviour_log_probs: Tensor) -> Tensor:
     """How much more likely an action has become, at most 1: truncated, for its variance has no bound."""
-    return (log_probs - behaviour_log_probs).exp().clamp(max=MOST_IMPORTANCE)
+    return (log_probs - behaviour_log_probs).exp().clamp(max=MOST_RHO)
 
 
 class Current(NamedTuple):

@@ -41,6 +41,8 @@ class Doorbells:
     """The doorbell behind which each environment's actor lives."""
     learner: Doorbell
     step_barrier: bool
+    replays: bool
+    """Actors wait for the version that answered before, and the learner until a version has made its last answer."""
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
@@ -48,10 +50,12 @@ class Doorbells:
 
     def ring_executors(self, envs: Sequence[int]) -> None:
         self._ring(self.executor_of[env] for env in envs)
+        if self.replays:
+            self.learner.ring()
 
     def ring_all(self) -> None:
         """All who may wait for a version."""
-        self._ring((*self.executor_of, *self.actor_of))
+        self._ring((*self.executor_of, *(self.actor_of if self.replays else ())))
 
     def ring_learner(self) -> None:
         self.learner.ring()

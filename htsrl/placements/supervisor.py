@@ -25,6 +25,7 @@ from htsrl.placements.vigil import Vigil
 from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
 from htsrl.roles.feed import feed_of
 from htsrl.roles.report import UpdateReport
+from htsrl.schedules.replay import Replay
 from htsrl.schedules.schedule import has_step_barrier
 
 GRACE_SECONDS = 0.5
@@ -256,4 +257,5 @@ class Supervisor:
             actor_of=tuple(actor_of),
             learner=self._doorbells[-1],
             step_barrier=has_step_barrier(self._shared.schedule),
+            replays=isinstance(self._shared.schedule, Replay),
         )

@@ -63,6 +63,7 @@ class Learner:
         if self.finished or not self._feed.is_ready(self.update):
             return False
         fields = self._feed.fields(self.update)
+        self._feed.check_versions(self.update, fields)
         batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0

@@ -12,16 +12,17 @@ import pytest
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from recorded_draft import recorded_draft
+from torch import nn
 
 from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
+from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import improve
 from htsrl.config import A2C, Experiment, Network
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.parameters import FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
 from htsrl.policies.policy import Policy, build_policy
 
@@ -57,37 +58,6 @@ def random_batch(num_steps: int = NUM_STEPS) -> Batch:
             truncated_TB=torch.rand(shape) < 0.1,
         ),
     )
-
-
-class RecordingSgd(torch.optim.SGD):
-    """Plain descent that writes down every gradient and learning rate it is given."""
-
-    def __init__(self, flat: Tensor) -> None:
-        super().__init__([flat], lr=0.0)
-        self.flat = flat
-        self.gradients: list[Tensor] = []
-        self.learning_rates: list[float] = []
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        assert self.flat.grad is not None
-        self.gradients.append(self.flat.grad.clone())
-        self.learning_rates.append(self.param_groups[0]["lr"])
-        super().step()
-
-
-def recorded_draft(policy: Policy, behaviour: Policy) -> tuple[Draft, RecordingSgd]:
-    """A draft of `policy` that collects the gradients taken at `policy` and at `behaviour`."""
-    layout = FlatLayout.of(policy)
-    flat = nn.Parameter(torch.zeros(layout.size), requires_grad=False)
-    flat.grad = torch.zeros(layout.size)
-    for parameter, view in zip(policy.parameters(), layout.views(flat.data, policy), strict=True):
-        view.copy_(parameter.detach())
-        parameter.data = view
-    for module in (policy, behaviour):
-        for parameter, view in zip(module.parameters(), layout.views(flat.grad, module), strict=True):
-            parameter.grad = view
-    optimizer = RecordingSgd(flat)
-    return Draft(policy, optimizer, flat.grad), optimizer
 
 
 def test_the_loss_agrees_with_pencil_and_paper() -> None:
