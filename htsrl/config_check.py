@@ -35,10 +35,12 @@ RULES: dict[str, Rule] = {
     "entropy_coefficient": NOT_NEGATIVE,
     "epochs": AT_LEAST_1,
     "gae_lambda": A_SHARE,
+    "gradient_shards": AT_LEAST_1,
     "hidden_sizes": (lambda sizes: all(size >= 1 for size in sizes), "all at least 1"),
     "jitter_seconds": NOT_NEGATIVE,
     "keep_checkpoints": AT_LEAST_1,
     "learning_rate": ABOVE_0,
+    "learner_workers": AT_LEAST_1,
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,
     "memory_size": AT_LEAST_1,
@@ -75,7 +77,9 @@ def check(config: Config) -> Config:
     experiment = dataclasses.replace(experiment, env_args=_checked_env_args(experiment))
     _check_network(experiment)
     _check_sizes(experiment)
+    _check_shards(experiment)
     _check_crew(placement, experiment.num_envs)
+    _check_learner_workers(placement, experiment.gradient_shards)
     return Config(experiment, placement)
 
 
@@ -139,6 +143,17 @@ def _check_sizes(experiment: Experiment) -> None:
         )
 
 
+def _check_shards(experiment: Experiment) -> None:
+    shards, algorithm, length = experiment.gradient_shards, experiment.algorithm, experiment.sequence_steps
+    steps = experiment.num_envs * experiment.unroll_steps
+    if isinstance(algorithm, PPO):
+        steps = experiment.batch_steps // algorithm.num_minibatches
+    most = steps // length
+    if shards > most:
+        what = f"{most} sequences of {length} steps" if length > 1 else f"{most} steps"
+        raise ConfigError(f"gradient_shards={shards} is more than the {what} of a gradient; use {most} or fewer")
+
+
 def _check_network(experiment: Experiment) -> None:
     network, unroll = experiment.network, experiment.unroll_steps
     if network.policy is not None and network.encoder != "auto":
@@ -182,6 +197,19 @@ def _check_crew(placement: Placement, num_envs: int) -> None:
     for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):
         if count is not None and count > num_envs:
             raise ConfigError(f"{name}={count} is more than num_envs={num_envs}; use {num_envs} or fewer")
+
+
+def _check_learner_workers(placement: Placement, gradient_shards: int) -> None:
+    workers = placement.learner_workers
+    if workers is None or workers == 1:
+        return
+    if workers > gradient_shards:
+        raise ConfigError(
+            f"learner_workers={workers} is more than gradient_shards={gradient_shards}, which they share out; use "
+            f"{gradient_shards} or fewer, or more shards, which changes the bits of the result"
+        )
+    if not placement.device.startswith("cpu"):
+        raise ConfigError(f"learner_workers={workers} share out work on the CPU; with device={placement.device} use 1")
 
 
 def _near_multiples(value: int, unit: int) -> str:

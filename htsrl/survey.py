@@ -52,7 +52,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
-    num_actors = placement.resolved_actors()
+    num_actors, shards = placement.resolved_actors(), experiment.gradient_shards
     return Blueprint(
         config=config,
         interface=interface,
@@ -61,6 +61,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         shape=_reference_shape(policy, parameter_specs, trajectory.num_columns, placement.device),
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
+        learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
     )
 
 

@@ -11,22 +11,22 @@ this is textbook A2C.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.objective import Targets, normalize_advantages
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Sequences
-from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
+from htsrl.algorithms.sequences import Chosen, Rows, Sequences
+from htsrl.algorithms.statistics import Statistics, explained_variance
 from htsrl.config import A2C
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
 
-@dataclass(frozen=True)
-class A2CLoss:
+class A2CLoss(NamedTuple):
     """The loss and its parts, each a mean over steps."""
 
     total: Tensor
@@ -36,14 +36,43 @@ class A2CLoss:
 
 
 def a2c_loss(
-    distribution: Distribution, values: Tensor, actions: Tensor, advantages: Tensor, returns: Tensor, settings: A2C
+    distribution: Distribution,
+    values: Tensor,
+    actions: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    settings: A2C,
+    num_steps: int | None = None,
 ) -> A2CLoss:
-    """Policy gradient, squared value error and entropy bonus."""
-    policy = -(advantages * distribution.log_prob(actions)).mean()
-    value = (returns - values).square().mean()
-    entropy = distribution.entropy().mean()
+    """Policy gradient, squared value error and entropy bonus: the share of these steps in a mean over `num_steps`."""
+    num_steps = len(values) if num_steps is None else num_steps
+    policy = -((advantages * distribution.log_prob(actions)).sum() / num_steps)
+    value = (returns - values).square().sum() / num_steps
+    entropy = distribution.entropy().sum() / num_steps
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     return A2CLoss(total, policy, value, entropy)
+
+
+class A2CObjective:
+    """The loss of some sequences of a batch."""
+
+    num_parts = len(A2CLoss._fields)
+
+    def __init__(self, settings: A2C, batch: Batch, targets: Targets, sequence_steps: int) -> None:
+        self.targets = targets
+        self.sequences = Sequences(batch, sequence_steps)
+        self._settings = settings
+        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
+        self._actions = flat_steps(batch.actions)
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return self.sequences.choose(chosen).learned
+
+    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> A2CLoss:
+        piece = self.sequences.choose(chosen)
+        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
+        actions, (advantages, returns) = self._actions[piece.learned], (x[piece.learned] for x in self.targets)
+        return a2c_loss(distribution, values, actions, advantages, returns, self._settings, num_steps)
 
 
 @dataclass(frozen=True)
@@ -61,26 +90,21 @@ def a2c_update(
 ) -> dict[str, float]:
     """One optimizer step per unroll, every gradient at the behaviour parameters."""
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
-    returns_TB = advantages_TB + batch.steps.values_TB
-    sequences, statistics = Sequences(batch, lengths.sequence), Statistics()
+    advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
+    objective = A2CObjective(settings, batch, Targets(advantages.clone(), returns), lengths.sequence)
+    statistics = Statistics()
     for first in range(0, len(advantages_TB), lengths.unroll):
-        piece = sequences.steps(first, lengths.unroll)
-        advantages = flat_steps(advantages_TB)[piece.learned]
+        chosen = objective.sequences.within(first, lengths.unroll)
         if settings.normalize_advantages:
-            advantages = normalized(advantages)
-        seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
-        distribution, values = behaviour(seen, piece.past)
-        actions, returns = flat_steps(batch.actions)[piece.learned], flat_steps(returns_TB)[piece.learned]
-        loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
-        draft.differentiate(loss.total)
+            normalize_advantages(objective, chosen, advantages)
+        loss = A2CLoss(*draft.differentiate(objective, behaviour, chosen))
         gradient_norm = draft.clip(settings.max_gradient_norm)
         draft.step(learning_rate)
         statistics.add("train/policy_loss", loss.policy)
         statistics.add("train/value_loss", loss.value)
         statistics.add("train/entropy_loss", -loss.entropy)
         statistics.add("train/gradient_norm", gradient_norm)
-    with torch.no_grad():
-        learned = batch.learned_rows()
-        values, returns = flat_steps(batch.steps.values_TB)[learned], flat_steps(returns_TB)[learned]
-        statistics.add("train/explained_variance", explained_variance(values, returns))
+    learned = batch.learned_rows()
+    values = flat_steps(batch.steps.values_TB)
+    statistics.add("train/explained_variance", explained_variance(values[learned], returns[learned]))
     return statistics.means()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
+from htsrl.algorithms.gradient import Gradient
 from htsrl.algorithms.update import improve
 from htsrl.config import Experiment
 from htsrl.dataflow.learner_slots import LearnerSlots
@@ -35,6 +36,7 @@ class Learner:
         shared: Shared,
         parameters: ParameterRing,
         slots: LearnerSlots,
+        gradient: Gradient,
         notify_executors: Notify,
         report: Callable[[UpdateReport], None],
         at_barrier: Callable[[int], None],
@@ -50,7 +52,7 @@ class Learner:
         self._report = report
         self._at_barrier = at_barrier
         self._verify_storages = verify_storages
-        self._drafts = Drafts(parameters, experiment.algorithm)
+        self._drafts = Drafts(parameters, experiment.algorithm, gradient)
         self.update = version = shared.exchange.published_version
         self.finished = version == experiment.num_intervals
         self._episodes = EpisodeMeter(*slots.episodes(version))

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.gradient import Gradient
 from htsrl.algorithms.ppo import Minibatch, PPOLoss, PPOProgress, ppo_loss, ppo_update
 from htsrl.algorithms.returns import Transitions, gae
+from htsrl.algorithms.statistics import normalized
 from htsrl.algorithms.update import improve
 from htsrl.config import PPO, Experiment, Network
 from htsrl.dataflow.parameters import FlatLayout
@@ -139,7 +141,7 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     distribution = DiagonalGaussian(mean, log_std)
     nearby = distribution.log_prob(actions).detach() + 0.3 * torch.randn(64)
     data = Minibatch(actions, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
-    loss = ppo_loss(distribution, values, data, settings, CLIP)
+    loss = ppo_loss(distribution, values, replace(data, advantages=normalized(data.advantages)), settings, CLIP)
     assert 0.2 < loss.clip_fraction.item() < 0.8
     expected = textbook_loss(mean, log_std, values, data)
     torch.testing.assert_close(loss.total, expected)
@@ -179,14 +181,13 @@ class RecordingSgd(torch.optim.SGD):
 def recorded_draft(policy: Policy) -> tuple[Draft, RecordingSgd]:
     layout = FlatLayout.of(policy)
     flat = nn.Parameter(torch.zeros(layout.size), requires_grad=False)
-    flat.grad = torch.zeros(layout.size)
-    views = zip(layout.views(flat.data, policy), layout.views(flat.grad, policy), strict=True)
-    for parameter, (view, gradient_view) in zip(policy.parameters(), views, strict=True):
+    gradient = Gradient.in_one_shard(policy)
+    flat.grad = gradient.sum
+    for parameter, view in zip(policy.parameters(), layout.views(flat.data, policy), strict=True):
         view.copy_(parameter.detach())
         parameter.data = view
-        parameter.grad = gradient_view
     optimizer = RecordingSgd(flat)
-    return Draft(policy, optimizer, flat.grad), optimizer
+    return Draft(policy, optimizer, gradient), optimizer
 
 
 def small_policy() -> Policy:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -20,7 +20,7 @@ import pytest
 import htsrl
 from htsrl.dataflow.signals import Doorbell, Waiter
 from htsrl.errors import WaitTimeout
-from htsrl.placements.worker import _take_turns
+from htsrl.placements.worker import _sleeper, _take_turns
 
 DEADLINE_SECONDS = 20.0
 
@@ -238,7 +238,8 @@ def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadl
     exchange = SimpleNamespace(stopping=False, waited_seconds=[0.0], naps=[0], pulse=lambda: b"nobody moves")
     shared = SimpleNamespace(exchange=exchange)
     role = Postbox(shared, doorbell, arrives_after_look)
-    _take_turns(cast(Any, post), cast(Any, shared), [role], meter=None)
+    run: tuple[Any, Any] = post, shared
+    _take_turns(*run, [role], _sleeper(*run), meter=None)
     return role
 
 
