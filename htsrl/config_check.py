@@ -77,10 +77,21 @@ def check(config: Config) -> Config:
     experiment = dataclasses.replace(experiment, env_args=_checked_env_args(experiment))
     _check_network(experiment)
     _check_sizes(experiment)
-    _check_shards(experiment)
     _check_crew(placement, experiment.num_envs)
     _check_learner_workers(placement, experiment.gradient_shards)
     return Config(experiment, placement)
+
+
+def check_shards(experiment: Experiment, num_columns: int) -> None:
+    """Once it is known how many agents there are in all."""
+    shards, algorithm, length = experiment.gradient_shards, experiment.algorithm, experiment.sequence_steps
+    steps = num_columns * experiment.unroll_steps
+    if isinstance(algorithm, PPO):
+        steps = num_columns * experiment.interval_steps // algorithm.num_minibatches
+    most = steps // length
+    if shards > most:
+        what = f"{most} sequences of {length} steps" if length > 1 else f"{most} steps"
+        raise ConfigError(f"gradient_shards={shards} is more than the {what} of a gradient; use {most} or fewer")
 
 
 def _check_fields(section: Any) -> Any:
@@ -141,17 +152,6 @@ def _check_sizes(experiment: Experiment) -> None:
             "normalize_advantages=True needs two or more steps per gradient, there is one; "
             "use larger batches or fewer minibatches, or turn it off"
         )
-
-
-def _check_shards(experiment: Experiment) -> None:
-    shards, algorithm, length = experiment.gradient_shards, experiment.algorithm, experiment.sequence_steps
-    steps = experiment.num_envs * experiment.unroll_steps
-    if isinstance(algorithm, PPO):
-        steps = experiment.batch_steps // algorithm.num_minibatches
-    most = steps // length
-    if shards > most:
-        what = f"{most} sequences of {length} steps" if length > 1 else f"{most} steps"
-        raise ConfigError(f"gradient_shards={shards} is more than the {what} of a gradient; use {most} or fewer")
 
 
 def _check_network(experiment: Experiment) -> None:

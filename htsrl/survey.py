@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from htsrl.config import Config, Experiment
+from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
@@ -39,6 +40,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     experiment, placement = config.experiment, config.placement
     interface, team_size = _look_at_env(experiment)
     num_columns = experiment.num_envs * (team_size or 1)
+    check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     trajectory = trajectory_spec(
