@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from combinations import combination
-from helpers import run
+from helpers import Outcome, assert_same_run, run
 from interleavings import blueprint_of, work_in_any_order
+from live_run import patience
+from small_run import oracle, quiet_placement, small_experiment
 
-from htsrl import A2C, Experiment
+from htsrl import A2C, Config, Experiment, train
+from htsrl.bench.killer import children_of
 from htsrl.dataflow.gradient_orders import GradientOrders
 from htsrl.digest import Link, first_difference
+from htsrl.process_name import name_of_process
 
 NUM_UPDATES = 6
 KILL_ODDS = 0.003
@@ -50,3 +60,29 @@ def test_a_learner_that_does_not_wait_for_the_answers_is_noticed(monkeypatch: py
     monkeypatch.setattr(GradientOrders, "unanswered", lambda self: [])
     links, _ = work_in_any_order(blueprint_of(sharded("lstm_ppo")), seed=0, kill_odds=0.0)
     assert first_difference(links, oracle_of("lstm_ppo")) is not None
+
+
+class Stopper(threading.Thread):
+    """Stops the differentiator of a run of this process once something was learned."""
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__(daemon=True)
+        self._metrics_file = run_dir / "metrics.jsonl"
+
+    def run(self) -> None:
+        while not (self._metrics_file.exists() and self._metrics_file.read_text()):
+            time.sleep(0.02)
+        (pid,) = [pid for pid in children_of(os.getpid()) if name_of_process(pid).startswith("differentiator")]
+        os.kill(pid, signal.SIGSTOP)
+
+
+def test_a_differentiator_that_is_stopped_is_replaced_after_the_deadline_and_the_learner_is_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Stopper(tmp_path / "run").start()
+    crew = quiet_placement(num_executors=1, learner_workers=2, run_dir=tmp_path / "run", deadline_seconds=patience(4.0))
+    train(Config(small_experiment(1000, gradient_shards=2), crew))
+    said = capfd.readouterr().err
+    assert re.search(r"^differentiator 1 \(pid \d+\) got nowhere for .*; differentiator 1 is started again", said, re.M)
+    assert said.count("is started again") == 1
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(1000, gradient_shards=2))
