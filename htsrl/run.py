@@ -105,5 +105,7 @@ def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float
         "executor": [i for i, worker in enumerate(hosted) if worker.executor is not None],
         "actor": [i for i, worker in enumerate(hosted) if worker.actor is not None],
         "learner": [i for i, worker in enumerate(hosted) if worker.learner],
+        "differentiator": [i for i, worker in enumerate(hosted) if worker.differentiator is not None],
     }
-    return {f"wait/{kind}_seconds": float(exchange.waited_seconds[workers].mean()) for kind, workers in kinds.items()}
+    waited = exchange.waited_seconds
+    return {f"wait/{kind}_seconds": float(waited[workers].mean()) for kind, workers in kinds.items() if workers}

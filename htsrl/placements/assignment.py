@@ -16,6 +16,7 @@ class Hosted:
     name: str
     executor: int | None = None
     actor: int | None = None
+    differentiator: int | None = None
     learner: bool = False
 
 
@@ -27,6 +28,7 @@ def crew(blueprint: Blueprint) -> list[Hosted]:
     else:
         workers = [Hosted(f"executor {i}", executor=i) for i in executors]
         workers += [Hosted(f"actor {i}", actor=i) for i in actors]
+    workers += [Hosted(f"differentiator {i}", differentiator=i) for i in range(1, len(blueprint.learner_shards))]
     return [*workers, Hosted("learner", learner=True)]
 
 
@@ -39,6 +41,7 @@ class Doorbells:
     """The doorbell behind which each environment's executor lives."""
     actor_of: tuple[Doorbell, ...]
     """The doorbell behind which each environment's actor lives."""
+    differentiators: tuple[Doorbell, ...]
     learner: Doorbell
     step_barrier: bool
     replays: bool
@@ -56,6 +59,9 @@ class Doorbells:
     def ring_all(self) -> None:
         """All who may wait for a version."""
         self._ring((*self.executor_of, *(self.actor_of if self.replays else ())))
+
+    def ring_differentiators(self) -> None:
+        self._ring(self.differentiators)
 
     def ring_learner(self) -> None:
         self.learner.ring()

@@ -251,10 +251,16 @@ class Supervisor:
                     executor_of[env] = doorbell
                 if hosted.actor is not None:
                     actor_of[env] = doorbell
+        differentiators = [
+            doorbell
+            for hosted, doorbell in zip(self._hosted, self._doorbells, strict=True)
+            if hosted.differentiator is not None
+        ]
         return Doorbells(
             own=self._doorbells[number],
             executor_of=tuple(executor_of),
             actor_of=tuple(actor_of),
+            differentiators=tuple(differentiators),
             learner=self._doorbells[-1],
             step_barrier=has_step_barrier(self._shared.schedule),
             replays=isinstance(self._shared.schedule, Replay),

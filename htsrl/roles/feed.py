@@ -31,6 +31,9 @@ class Feed(Protocol):
     def fields(self, update: int) -> Fields:
         """The fields `[T, B, ...]` of the update's batch, which nobody writes to until it is released."""
 
+    def settle(self, update: int) -> None:
+        """Hold on to what the update learns from; for the learner alone."""
+
     def check_versions(self, update: int, fields: Fields) -> None:
         """Assert that the batch was made by versions that may have made it."""
 
@@ -72,6 +75,9 @@ class IntervalFeed:
     def is_ready(self, update: int) -> bool:
         return self._exchange.rollout_is_complete(update)
 
+    def settle(self, update: int) -> None:
+        pass  # the update's number says it all
+
     def fields(self, update: int) -> Fields:
         return self._storages.batch(self._storages.of_rollout(update))
 
@@ -111,6 +117,11 @@ class QueueFeed:
     def is_ready(self, update: int) -> bool:
         return self._rollouts(update) is not None
 
+    def settle(self, update: int) -> None:
+        rollouts = self._rollouts(update)
+        assert rollouts is not None, f"there is nothing yet for update {update}"
+        self._queue.choose(update, rollouts)
+
     def fields(self, update: int) -> Fields:
         rollouts = self._rollouts(update)
         assert rollouts is not None, f"there is nothing yet for update {update}"
@@ -148,7 +159,7 @@ class QueueFeed:
     def _rollouts(self, update: int) -> list[Rollout] | None:
         """Chosen once: while the learner is at work, more come in."""
         if self._of_update is None or self._of_update[0] != update:
-            rollouts = self._choose(update)
+            rollouts = self._queue.chosen(update) or self._choose(update)
             self._of_update = None if rollouts is None else (update, rollouts)
         return self._of_update[1] if self._of_update else None
 

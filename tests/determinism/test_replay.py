@@ -216,7 +216,7 @@ def test_in_a_replay_an_answer_wakes_the_learner_and_a_version_wakes_actors() ->
     """The learner waits for a version's last answer, and an actor for the version that answered before."""
     for replays in (False, True):
         own, executor, actor, learner = (Doorbell.create() for _ in range(4))
-        doorbells = Doorbells(own, (executor,), (actor,), learner, step_barrier=False, replays=replays)
+        doorbells = Doorbells(own, (executor,), (actor,), (), learner, step_barrier=False, replays=replays)
         doorbells.ring_executors([0])
         assert executor.is_rung
         assert learner.is_rung is replays

@@ -39,6 +39,8 @@ LEARNER = (
     "checkpoint written",
     "checkpoint synced",
 )
+ORDERS = ("before a gradient order", "after a gradient order", "before a sum of gradients")
+DIFFERENTIATOR = ("before a gradient answer", "after a gradient answer")
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -50,9 +52,12 @@ class Kill:
     point: str
     times: int
     schedule: Schedule = "hts"
+    gradient_shards: int = 1
+    """Of which each has a process."""
 
     def __str__(self) -> str:
-        return f"{self.role}-{self.point}-{self.times}-{self.schedule}".replace(" ", "_")
+        shards = f"-{self.gradient_shards}_shards" if self.gradient_shards > 1 else ""
+        return f"{self.role}-{self.point}-{self.times}-{self.schedule}{shards}".replace(" ", "_")
 
 
 POINTS = {"executor 0": EXECUTOR, "actor 0": ACTOR, "learner": LEARNER}
@@ -73,6 +78,17 @@ OTHER_SCHEDULES = [
     Kill("executor 0", "after a request", 121, "lockstep"),
     Kill("learner", "after a publish", 11, "sync"),
 ]
+IN_SHARDS = [
+    *(Kill("learner", point, 1, gradient_shards=2) for point in ORDERS),
+    *(Kill("differentiator 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
+]
+LATER_IN_SHARDS = [
+    Kill("learner", "after a gradient order", 17, "sync", gradient_shards=3),
+    Kill("learner", "optimizer step", 9, gradient_shards=2),
+    Kill("learner", "before a publish", 12, gradient_shards=2),
+    Kill("differentiator 1", "before a gradient answer", 13, "sync", gradient_shards=2),
+    Kill("executor 0", "before a step", 99, gradient_shards=2),
+]
 
 
 def test_every_kill_point_of_the_package_is_tested_here() -> None:
@@ -81,7 +97,7 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\breach\("([^"]+)"\)""", file.read_text())
     ]
-    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *MAIN])
+    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *MAIN])
 
 
 @pytest.mark.parametrize("role", POINTS)
@@ -103,7 +119,11 @@ def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
     "kill",
     [
         *OTHER_SCHEDULES[:2],
-        *(pytest.param(kill, marks=pytest.mark.slow) for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:])),
+        *IN_SHARDS,
+        *(
+            pytest.param(kill, marks=pytest.mark.slow)
+            for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:], *LATER_IN_SHARDS)
+        ),
     ],
     ids=str,
 )
@@ -113,7 +133,7 @@ def test_a_worker_killed_at_any_point_changes_no_bit(
     assert train_with([kill], tmp_path, monkeypatch) == 1
     obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
     assert re.fullmatch(obituary, capfd.readouterr().err)
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards))
     assert psutil.Process().children() == []
 
 
@@ -155,12 +175,13 @@ def train_with(
     crew = quiet_placement(
         num_executors=1,
         num_actors=1,
+        learner_workers=kills[0].gradient_shards,
         run_dir=folder / "run",
         checkpoint_every_updates=CHECKPOINT_EVERY,
         deadline_seconds=deadline_seconds,
         verify_storages=verify_storages,
     )
-    result = train(Config(small_experiment(NUM_UPDATES, kills[0].schedule), crew))
+    result = train(Config(small_experiment(NUM_UPDATES, kills[0].schedule, kills[0].gradient_shards), crew))
     if once:
         assert (folder / "killed").exists(), f"nobody came to any of {[str(kill) for kill in kills]}"
         assert time.monotonic() - start < deadline_seconds, "somebody waited for what the dead had not announced"

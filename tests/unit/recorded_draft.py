@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.gradient import Gradient
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import Policy
 
@@ -28,16 +29,14 @@ class RecordingSgd(torch.optim.SGD):
         super().step()
 
 
-def recorded_draft(policy: Policy, behaviour: Policy) -> tuple[Draft, RecordingSgd]:
-    """A draft of `policy` that collects the gradients taken at `policy` and at `behaviour`."""
+def recorded_draft(policy: Policy) -> tuple[Draft, RecordingSgd]:
+    """A draft of `policy`, whose gradients may be taken anywhere."""
     layout = FlatLayout.of(policy)
     flat = nn.Parameter(torch.zeros(layout.size), requires_grad=False)
-    flat.grad = torch.zeros(layout.size)
+    gradient = Gradient.in_one_shard(policy)
+    flat.grad = gradient.sum
     for parameter, view in zip(policy.parameters(), layout.views(flat.data, policy), strict=True):
         view.copy_(parameter.detach())
         parameter.data = view
-    for module in (policy, behaviour):
-        for parameter, view in zip(module.parameters(), layout.views(flat.grad, module), strict=True):
-            parameter.grad = view
     optimizer = RecordingSgd(flat)
-    return Draft(policy, optimizer, flat.grad), optimizer
+    return Draft(policy, optimizer, gradient), optimizer

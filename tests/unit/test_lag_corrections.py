@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
 from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.lag_correction import correction_of
 from htsrl.algorithms.returns import Transitions, gae, true_next_values
 from htsrl.config import A2C, Network
+from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import Policy, build_policy
 
 Correction = Literal["auto", "delayed_gradient", "importance", "vtrace", "none"]
@@ -68,8 +70,10 @@ def batch_made_by(policy: Policy) -> Batch:
 def gradient(batch: Batch, settings: A2C, behaviour_seed: int | None, current_seed: int) -> Tensor:
     """What a draft of the current policy is moved by; without a seed there is no one behaviour policy."""
     current, behaviour = policy_of(current_seed), policy_of(behaviour_seed or 0)
-    draft, optimizer = recorded_draft(current, behaviour)
-    a2c_update(settings, draft, None if behaviour_seed is None else behaviour, batch, UNROLL, learning_rate=0.1)
+    draft, optimizer = recorded_draft(current)
+    correction = correction_of(settings, queues=behaviour_seed is None)
+    made_by = None if behaviour_seed is None else behaviour
+    a2c_update(settings, draft, made_by, batch, UNROLL, learning_rate=0.1, correction=correction)
     (only,) = optimizer.gradients
     return only
 
@@ -77,13 +81,14 @@ def gradient(batch: Batch, settings: A2C, behaviour_seed: int | None, current_se
 def gradient_of_loss(batch: Batch, seed: int, advantages: Tensor, returns: Tensor) -> Tensor:
     """Independent of the update: autograd over the loss at one policy."""
     policy = policy_of(seed)
-    draft, optimizer = recorded_draft(policy, policy_of(0))
     distribution, values = policy({"obs": batch.observations["obs"].flatten(0, 1)})
-    draft.differentiate(
-        a2c_loss(distribution, values, batch.actions.flatten(), advantages, returns, SETTINGS).total,
-    )
-    draft.step(0.0)
-    return optimizer.gradients[0]
+    loss = a2c_loss(distribution, values, batch.actions.flatten(), advantages, returns, SETTINGS)
+    gradients = torch.autograd.grad(loss.total, list(policy.parameters()))
+    layout = FlatLayout.of(policy)
+    flat = torch.zeros(layout.size)
+    for view, taken in zip(layout.views(flat, policy), gradients, strict=True):
+        view.copy_(taken)
+    return flat
 
 
 @pytest.mark.parametrize("normalize", [False, True])
