@@ -71,6 +71,8 @@ def test_measuring_needs_workers() -> None:
 
 
 def test_the_table_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    placement = costs._placement
+    monkeypatch.setattr(costs, "_placement", lambda folder: replace(placement(folder), log_every_steps=400))
     monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=2400)})
     measured = costs.measure(["small"], repetitions=2)
     assert [of.work for of in measured] == ["small", "small"]
