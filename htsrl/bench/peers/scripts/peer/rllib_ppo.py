@@ -14,7 +14,7 @@ from ray.tune.registry import register_env
 from .envs import Env, make_env
 from .job import Job, read_command_line
 
-REPORTED_STEPS = 2000
+REPORTED_STEPS = 800
 """An iteration holds updates for about this many: after each one RLlib sums up, which takes longer than five steps."""
 
 
