@@ -60,8 +60,9 @@ def lag_table(rows: Sequence[LagRow]) -> Table:
             f"Asynchronous PPO with {LAG_POINTS[0].num_envs} sleeping environments, rollouts of "
             f"{LAG_POINTS[0].sync_interval} steps and room for {QUEUE_LENGTH} of each; more epochs make the learner "
             "slower. The load is the share of the time that it does not wait. Claim 2 is about data that arrive at "
-            "random times, one update for each, and counts from their arrival; here a batch is all environments' rollouts, "
-            "which come more evenly, and the lag counts from every step, so that the time of a rollout is in it. "
+            "random times, one update for each, and counts from their arrival; here a batch is all environments' "
+            "rollouts, which come more evenly, and the lag counts from every step, so that the time of a rollout is "
+            "in it. "
             "Under hts the lag is 1, whatever the load.",
         ],
     )
