@@ -170,6 +170,8 @@ class Experiment:
     """Environments stepped side by side."""
     sync_interval: int | None = None
     """Alpha: steps of each environment between two barriers. None: 5 for A2C, 128 for PPO."""
+    gradient_shards: int = 1
+    """Parts that every gradient is taken in and summed from; so many processes can share the work of learning."""
     total_steps: int = 1_000_000
     """Environment steps in all, rounded up to whole intervals."""
     seed: int = 1
@@ -220,6 +222,9 @@ class Placement:
     """Processes that step environments. None: one per core."""
     num_actors: int | None = None
     """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, else 1."""
+    learner_workers: int | None = None
+    """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
+    networks do not run on the CPU, or everything in one process."""
     device: str = "cpu"
     """Where the networks run: cpu, cuda, cuda:1 ..."""
     run_dir: Path | None = None
@@ -249,6 +254,11 @@ class Placement:
 
     def resolved_executors(self, num_envs: int) -> int:
         return min(num_envs, available_cores()) if self.num_executors is None else self.num_executors
+
+    def resolved_learner_workers(self, gradient_shards: int) -> int:
+        if self.backend == "inline" or not self.device.startswith("cpu"):
+            return 1
+        return min(gradient_shards, available_cores()) if self.learner_workers is None else self.learner_workers
 
     def resolved_actors(self) -> int:
         if self.num_actors is None:

@@ -36,10 +36,12 @@ RULES: dict[str, Rule] = {
     "entropy_coefficient": NOT_NEGATIVE,
     "epochs": AT_LEAST_1,
     "gae_lambda": A_SHARE,
+    "gradient_shards": AT_LEAST_1,
     "hidden_sizes": (lambda sizes: all(size >= 1 for size in sizes), "all at least 1"),
     "jitter_seconds": NOT_NEGATIVE,
     "keep_checkpoints": AT_LEAST_1,
     "learning_rate": ABOVE_0,
+    "learner_workers": AT_LEAST_1,
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,
     "memory_size": AT_LEAST_1,
@@ -79,7 +81,20 @@ def check(config: Config) -> Config:
     _check_network(experiment)
     _check_sizes(experiment)
     _check_crew(placement, experiment.num_envs)
+    _check_learner_workers(placement, experiment.gradient_shards)
     return Config(experiment, placement)
+
+
+def check_shards(experiment: Experiment, num_columns: int) -> None:
+    """Once it is known how many agents there are in all."""
+    shards, algorithm, length = experiment.gradient_shards, experiment.algorithm, experiment.sequence_steps
+    steps = num_columns * experiment.unroll_steps
+    if isinstance(algorithm, PPO):
+        steps = num_columns * experiment.interval_steps // algorithm.num_minibatches
+    most = steps // length
+    if shards > most:
+        what = f"{most} sequences of {length} steps" if length > 1 else f"{most} steps"
+        raise ConfigError(f"gradient_shards={shards} is more than the {what} of a gradient; use {most} or fewer")
 
 
 def _check_fields(section: Any) -> Any:
@@ -125,7 +140,15 @@ def _check_schedule(experiment: Experiment) -> None:
             "normalize_rewards=True follows every environment's return from one batch to the next, and under "
             "schedule=async a batch may miss some; turn it off with --no-normalize-rewards, or use hts"
         )
-    if experiment.queues and isinstance(algorithm, A2C) and algorithm.lag_correction == "delayed_gradient":
+    if not isinstance(algorithm, A2C):
+        return
+    is_vtrace = algorithm.lag_correction == "vtrace" or (algorithm.lag_correction == "auto" and experiment.queues)
+    if is_vtrace and experiment.gradient_shards > 1:
+        raise ConfigError(
+            f"V-trace looks at whole rollouts, and gradient_shards={experiment.gradient_shards} would cut them; use "
+            "--gradient-shards 1"
+        )
+    if experiment.queues and algorithm.lag_correction == "delayed_gradient":
         raise ConfigError(
             "lag_correction=delayed_gradient needs data of one known version, and under schedule=async each step may "
             "have another; use vtrace, importance or none"
@@ -174,6 +197,13 @@ def _check_network(experiment: Experiment) -> None:
         )
     if network.separate_value and network.policy is not None:
         raise ConfigError(f"separate_value=True does not go with policy={name}, which serves actions and values alike")
+    defaults = Network()
+    for setting in ("hidden_sizes", "activation"):
+        if network.policy is not None and (value := getattr(network, setting)) != getattr(defaults, setting):
+            raise ConfigError(
+                f"{setting}={value} is about the encoder that policy={name} takes the place of; leave it out, and give "
+                "your network its sizes where it is defined"
+            )
     length = network.backpropagation_length
     if (
         length is None
@@ -204,6 +234,19 @@ def _check_crew(placement: Placement, num_envs: int) -> None:
     for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):
         if count is not None and count > num_envs:
             raise ConfigError(f"{name}={count} is more than num_envs={num_envs}; use {num_envs} or fewer")
+
+
+def _check_learner_workers(placement: Placement, gradient_shards: int) -> None:
+    workers = placement.learner_workers
+    if workers is None or workers == 1:
+        return
+    if workers > gradient_shards:
+        raise ConfigError(
+            f"learner_workers={workers} is more than gradient_shards={gradient_shards}, which they share out; use "
+            f"{gradient_shards} or fewer, or more shards, which changes the bits of the result"
+        )
+    if not placement.device.startswith("cpu"):
+        raise ConfigError(f"learner_workers={workers} share out work on the CPU; with device={placement.device} use 1")
 
 
 def _near_multiples(value: int, unit: int) -> str:

@@ -13,10 +13,14 @@ from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.shared import Shared
 from htsrl.roles.recall import segments
 from htsrl.seeding import reset_seed
+from htsrl.spaces import ActionLayout
 
 
-def reproducer_of(experiment: Experiment, shared: Shared, env: int) -> dict[str, Any]:
-    """As JSON takes it; read from shared memory, so it does not matter how the process ended."""
+def reproducer_of(experiment: Experiment, layout: ActionLayout, shared: Shared, env: int) -> dict[str, Any]:
+    """As JSON takes it; read from shared memory, so it does not matter how the process ended.
+
+    `actions` is what was stored, `env_actions` what the environment was given: of a team, a list with every agent's.
+    """
     episode, episode_row = shared.exchange.episodes[env].tolist()
     actions = [] if episode_row == COMING_BACK else _actions_in_storage(shared, env)
     state = None
@@ -33,7 +37,22 @@ def reproducer_of(experiment: Experiment, shared: Shared, env: int) -> dict[str,
         "reset_seed": reset_seed(experiment.seed, env, episode),
         "state": state,
         "actions": actions,
+        "env_actions": [_in_env(layout, action, shared.storages.spec.is_team) for action in actions],
     }
+
+
+def _in_env(layout: ActionLayout, stored: Any, of_team: bool) -> Any:
+    if of_team:
+        return [_in_env(layout, of_agent, of_team=False) for of_agent in stored]
+    return _as_json(layout.to_env(np.asarray(stored, layout.dtype)))
+
+
+def _as_json(action: Any) -> Any:
+    if isinstance(action, dict):
+        return {str(key): _as_json(part) for key, part in action.items()}
+    if isinstance(action, tuple):
+        return [_as_json(part) for part in action]
+    return action.tolist() if isinstance(action, np.ndarray) else action
 
 
 def _actions_in_storage(shared: Shared, env: int) -> list[Any]:

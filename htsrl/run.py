@@ -73,7 +73,7 @@ def _save_state(archive: Archive, blueprint: Blueprint, memory: SharedArrays, re
 
 def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, env: int, recorder: Recorder) -> None:
     path = folder.path / f"failed_environment_{env}.json"
-    reproducer = reproducer_of(blueprint.config.experiment, shared, env)
+    reproducer = reproducer_of(blueprint.config.experiment, blueprint.interface.actions, shared, env)
     _unless_the_disk_is_full("the reproducer", lambda: folder.save_json(path, reproducer), recorder.say)
     recorder.say(
         f"what led environment {env} there, seed {reproducer['reset_seed']} and its actions, is in {path}; once it is "
@@ -105,5 +105,7 @@ def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float
         "executor": [i for i, worker in enumerate(hosted) if worker.executor is not None],
         "actor": [i for i, worker in enumerate(hosted) if worker.actor is not None],
         "learner": [i for i, worker in enumerate(hosted) if worker.learner],
+        "differentiator": [i for i, worker in enumerate(hosted) if worker.differentiator is not None],
     }
-    return {f"wait/{kind}_seconds": float(exchange.waited_seconds[workers].mean()) for kind, workers in kinds.items()}
+    waited = exchange.waited_seconds
+    return {f"wait/{kind}_seconds": float(waited[workers].mean()) for kind, workers in kinds.items() if workers}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from htsrl.config import Config, Experiment
+from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
@@ -39,6 +40,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     experiment, placement = config.experiment, config.placement
     interface, team_size = _look_at_env(experiment)
     num_columns = experiment.num_envs * (team_size or 1)
+    check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     trajectory = trajectory_spec(
@@ -53,7 +55,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
-    num_actors = placement.resolved_actors()
+    num_actors, shards = placement.resolved_actors(), experiment.gradient_shards
     return Blueprint(
         config=config,
         interface=interface,
@@ -62,6 +64,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         shape=_reference_shape(policy, parameter_specs, trajectory.num_columns, placement.device),
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
+        learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
     )
 
 

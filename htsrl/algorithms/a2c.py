@@ -12,23 +12,23 @@ this is textbook A2C. Other corrections of the lag take the gradient at the curr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.lag_correction import Current, importance, vtrace_of
+from htsrl.algorithms.lag_correction import Correction, Current, importance, vtrace_of
+from htsrl.algorithms.objective import Targets, normalize_advantages
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Sequences
+from htsrl.algorithms.sequences import Chosen, Rows, Sequences
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import A2C
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
 
-@dataclass(frozen=True)
-class A2CLoss:
+class A2CLoss(NamedTuple):
     """The loss and its parts, each a mean over steps."""
 
     total: Tensor
@@ -38,12 +38,19 @@ class A2CLoss:
 
 
 def a2c_loss(
-    distribution: Distribution, values: Tensor, actions: Tensor, advantages: Tensor, returns: Tensor, settings: A2C
+    distribution: Distribution,
+    values: Tensor,
+    actions: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    settings: A2C,
+    num_steps: int | None = None,
 ) -> A2CLoss:
-    """Policy gradient, squared value error and entropy bonus."""
-    policy = -(advantages * distribution.log_prob(actions)).mean()
-    value = (returns - values).square().mean()
-    entropy = distribution.entropy().mean()
+    """Policy gradient, squared value error and entropy bonus: the share of these steps in a mean over `num_steps`."""
+    num_steps = len(values) if num_steps is None else num_steps
+    policy = -((advantages * distribution.log_prob(actions)).sum() / num_steps)
+    value = (returns - values).square().sum() / num_steps
+    entropy = distribution.entropy().sum() / num_steps
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     return A2CLoss(total, policy, value, entropy)
 
@@ -58,45 +65,66 @@ class Lengths:
     """For a policy's memory."""
 
 
+class A2CObjective:
+    """The loss of some sequences of a batch."""
+
+    num_parts = len(A2CLoss._fields)
+
+    def __init__(self, settings: A2C, batch: Batch, targets: Targets, lengths: Lengths, correction: Correction) -> None:
+        self.targets = targets
+        self.sequences = Sequences(batch, lengths.sequence)
+        self._settings = settings
+        self._batch = batch
+        self._unroll = lengths.unroll
+        self._correction = correction
+        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
+        self._actions = flat_steps(batch.actions)
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return self.sequences.choose(chosen).learned
+
+    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> A2CLoss:
+        piece = self.sequences.choose(chosen)
+        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
+        actions, (advantages, returns) = self._actions[piece.learned], (x[piece.learned] for x in self.targets)
+        if self._correction in ("vtrace", "importance"):
+            now = Current(piece.learned, distribution.log_prob(actions), values)
+            if self._correction == "vtrace":
+                advantages, returns = vtrace_of(self._batch, now, self._settings, self._unroll)
+                if self._settings.normalize_advantages:
+                    advantages = normalized(advantages)
+            advantages = importance(self._batch, now) * advantages
+        return a2c_loss(distribution, values, actions, advantages, returns, self._settings, num_steps)
+
+
 def a2c_update(
-    settings: A2C, draft: Draft, behaviour: Policy | None, batch: Batch, lengths: Lengths, learning_rate: float
+    settings: A2C,
+    draft: Draft,
+    behaviour: Policy | None,
+    batch: Batch,
+    lengths: Lengths,
+    learning_rate: float,
+    correction: Correction = "delayed_gradient",
 ) -> dict[str, float]:
     """One optimizer step per unroll, every gradient at the behaviour parameters or, told so, at the current ones."""
-    correction = _lag_correction(settings, behaviour)
-    differentiated = behaviour if correction == "delayed_gradient" and behaviour is not None else draft.policy
+    differentiated = behaviour if correction == "delayed_gradient" else draft.policy
+    assert differentiated is not None, "the delayed gradient needs the one version that made the data"
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
-    returns_TB = advantages_TB + batch.steps.values_TB
-    sequences, statistics = Sequences(batch, lengths.sequence), Statistics()
+    advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
+    objective = A2CObjective(settings, batch, Targets(advantages.clone(), returns), lengths, correction)
+    statistics = Statistics()
     for first in range(0, len(advantages_TB), lengths.unroll):
-        piece = sequences.steps(first, lengths.unroll)
-        advantages, returns = flat_steps(advantages_TB)[piece.learned], flat_steps(returns_TB)[piece.learned]
-        seen = {name: flat_steps(x)[piece.rows] for name, x in batch.observations.items()}
-        distribution, values = differentiated(seen, piece.past)
-        actions = flat_steps(batch.actions)[piece.learned]
-        if correction == "vtrace":
-            now = Current(piece.learned, distribution.log_prob(actions), values)
-            advantages, returns = vtrace_of(batch, now, settings, lengths.unroll)
-        if correction == "importance":
-            then = flat_steps(batch.log_probs)[piece.learned]
-            advantages = importance(distribution.log_prob(actions), then) * advantages
+        chosen = objective.sequences.within(first, lengths.unroll)
         if settings.normalize_advantages:
-            advantages = normalized(advantages)
-        loss = a2c_loss(distribution, values, actions, advantages, returns, settings)
-        draft.differentiate(loss.total)
+            normalize_advantages(objective, chosen, advantages)
+        loss = A2CLoss(*draft.differentiate(objective, differentiated, chosen))
         gradient_norm = draft.clip(settings.max_gradient_norm)
         draft.step(learning_rate)
         statistics.add("train/policy_loss", loss.policy)
         statistics.add("train/value_loss", loss.value)
         statistics.add("train/entropy_loss", -loss.entropy)
         statistics.add("train/gradient_norm", gradient_norm)
-    with torch.no_grad():
-        learned = batch.learned_rows()
-        values, returns = flat_steps(batch.steps.values_TB)[learned], flat_steps(returns_TB)[learned]
-        statistics.add("train/explained_variance", explained_variance(values, returns))
+    learned = batch.learned_rows()
+    values = flat_steps(batch.steps.values_TB)
+    statistics.add("train/explained_variance", explained_variance(values[learned], returns[learned]))
     return statistics.means()
-
-
-def _lag_correction(settings: A2C, behaviour: Policy | None) -> str:
-    if settings.lag_correction == "auto":
-        return "vtrace" if behaviour is None else "delayed_gradient"
-    return settings.lag_correction

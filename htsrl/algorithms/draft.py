@@ -9,6 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from htsrl.algorithms.gradient import Gradient
+from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Algorithm
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.versions import NUM_SLOTS
@@ -22,24 +25,25 @@ OPTIMIZER_VECTORS = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg"
 class Draft:
     """The version being written: its policy, and how to move it."""
 
-    def __init__(self, policy: Policy, optimizer: torch.optim.Optimizer, gradient: Tensor) -> None:
+    def __init__(self, policy: Policy, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
         self.policy = policy
         self._optimizer = optimizer
         self._gradient = gradient
         self._loss = torch.zeros(())
 
-    def differentiate(self, loss: Tensor) -> None:
-        """Take the gradient of `loss` at the parameters it was computed with."""
-        self._gradient.zero_()
-        self._loss = loss.detach()
-        loss.backward()  # type: ignore[no-untyped-call]
+    def differentiate(self, objective: Objective, at: Policy, chosen: Chosen) -> Tensor:
+        """Take the gradient of the mean loss of some sequences, at whichever parameters; returns the loss's parts."""
+        parts = self._gradient.take(objective, at, chosen)
+        self._loss = parts[0]
+        return parts
 
     def clip(self, max_norm: float) -> Tensor:
         """Scale the gradient down to `max_norm`; returns its length before. Nothing moves by what is not finite."""
-        norm: Tensor = torch.linalg.vector_norm(self._gradient)
+        gradient = self._gradient.sum
+        norm: Tensor = torch.linalg.vector_norm(gradient)
         if not torch.isfinite(self._loss + norm):  # one look at both: on a GPU each would wait for the device
             raise TrainingDiverged(f"the loss is {self._loss:g} and the length of its gradient {norm:g}")
-        self._gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+        gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
     def step(self, learning_rate: float) -> None:
@@ -50,19 +54,17 @@ class Draft:
 
 
 class Drafts:
-    """Makes drafts: an optimizer and gradient views for every slot of the parameter ring."""
+    """Makes drafts: an optimizer for every slot of the parameter ring, all moving by the same gradient."""
 
-    def __init__(self, ring: ParameterRing, algorithm: Algorithm) -> None:
+    def __init__(self, ring: ParameterRing, algorithm: Algorithm, gradient: Gradient | None = None) -> None:
+        """Unless told otherwise, gradients are taken here, in one shard."""
         self._ring = ring
-        self._gradient = torch.zeros_like(ring.slots[0, 0])
-        for module in ring.modules:
-            views = ring.layout.views(self._gradient, module)
-            for parameter, view in zip(module.parameters(), views, strict=True):
-                parameter.grad = view
+        self._gradient = gradient or Gradient.in_one_shard(ring.modules[0])
         self._optimizers = [self._slot_optimizer(slot, algorithm) for slot in range(NUM_SLOTS)]
 
     def begin(self, version: int) -> Draft:
         """A draft of `version`, equal to the version before."""
+        self._gradient.begin(update=version - 1)
         slot = self._ring.draft(version)
         policy = self._ring.modules[slot]
         assert isinstance(policy, Policy)
@@ -71,7 +73,7 @@ class Drafts:
     def _slot_optimizer(self, slot: int, algorithm: Algorithm) -> torch.optim.Optimizer:
         """An optimizer whose parameters and state are the slot's own memory."""
         flat = nn.Parameter(self._ring.slots[slot, 0], requires_grad=False)
-        flat.grad = self._gradient
+        flat.grad = self._gradient.sum
         optimizer: torch.optim.Optimizer
         if algorithm.optimizer == "adam":
             optimizer = torch.optim.Adam([flat], eps=algorithm.optimizer_epsilon, fused=True)

@@ -7,23 +7,24 @@ at the current parameters, and so see ratios other than 1 between the two polici
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.sequences import Rows
-from htsrl.algorithms.vtrace import vtrace
+from htsrl.algorithms.vtrace import MOST_RHO, vtrace
 from htsrl.config import A2C
 
-MOST_IMPORTANCE = 1.0
+Correction = Literal["delayed_gradient", "importance", "vtrace", "none"]
 
 
-@torch.no_grad()
-def importance(log_probs: Tensor, behaviour_log_probs: Tensor) -> Tensor:
-    """How much more likely an action has become, at most 1: truncated, for its variance has no bound."""
-    return (log_probs - behaviour_log_probs).exp().clamp(max=MOST_IMPORTANCE)
+def correction_of(settings: A2C, queues: bool) -> Correction:
+    """What the settings ask for; `queues` is whether a batch holds data of many versions."""
+    if settings.lag_correction == "auto":
+        return "vtrace" if queues else "delayed_gradient"
+    return settings.lag_correction
 
 
 class Current(NamedTuple):
@@ -32,6 +33,12 @@ class Current(NamedTuple):
     rows: Rows
     log_probs: Tensor
     values: Tensor
+
+
+@torch.no_grad()
+def importance(batch: Batch, current: Current) -> Tensor:
+    """How much more likely an action has become, at most 1: truncated, for its variance has no bound."""
+    return (current.log_probs - flat_steps(batch.log_probs)[current.rows]).exp().clamp(max=MOST_RHO)
 
 
 @torch.no_grad()

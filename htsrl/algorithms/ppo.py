@@ -8,17 +8,20 @@ keeps the policy near the *behaviour* policy; under `sync` this is textbook PPO.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.objective import Targets, normalize_advantages
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Rows, Sequences
-from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
+from htsrl.algorithms.sequences import Chosen, Rows, Sequences
+from htsrl.algorithms.statistics import Statistics, explained_variance
 from htsrl.config import PPO
 from htsrl.policies.distributions import Distribution
+from htsrl.policies.policy import Policy
 from htsrl.seeding import shuffled
 
 
@@ -42,8 +45,7 @@ class Minibatch:
         )
 
 
-@dataclass(frozen=True)
-class PPOLoss:
+class PPOLoss(NamedTuple):
     """The loss and its parts, each a mean over steps, and how far the policy has moved."""
 
     total: Tensor
@@ -54,29 +56,62 @@ class PPOLoss:
     clip_fraction: Tensor
 
 
-def ppo_loss(distribution: Distribution, values: Tensor, data: Minibatch, settings: PPO, clip_range: float) -> PPOLoss:
-    """Clipped surrogate, (clipped) squared value error and entropy bonus."""
+def ppo_loss(
+    distribution: Distribution,
+    values: Tensor,
+    data: Minibatch,
+    settings: PPO,
+    clip_range: float,
+    num_steps: int | None = None,
+) -> PPOLoss:
+    """Clipped surrogate, (clipped) squared value error and entropy bonus: the share of these steps in a mean over
+    `num_steps`."""
+    num_steps = len(values) if num_steps is None else num_steps
     log_ratio = distribution.log_prob(data.actions) - data.log_probs
     ratio = log_ratio.exp()
-    advantages = normalized(data.advantages) if settings.normalize_advantages else data.advantages
     clipped_ratio = ratio.clamp(1 - clip_range, 1 + clip_range)
-    policy = -torch.min(advantages * ratio, advantages * clipped_ratio).mean()
-    value = _value_loss(values, data, settings.value_clip_range)
-    entropy = distribution.entropy().mean()
+    policy = -(torch.min(data.advantages * ratio, data.advantages * clipped_ratio).sum() / num_steps)
+    value = _value_errors(values, data, settings.value_clip_range).sum() / num_steps
+    entropy = distribution.entropy().sum() / num_steps
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     with torch.no_grad():
         # Low-variance estimate of the divergence: http://joschu.net/blog/kl-approx.html
-        approx_kl = (ratio - 1 - log_ratio).mean()
-        clip_fraction = ((ratio - 1).abs() > clip_range).float().mean()
+        approx_kl = (ratio - 1 - log_ratio).sum() / num_steps
+        clip_fraction = ((ratio - 1).abs() > clip_range).float().sum() / num_steps
     return PPOLoss(total, policy, value, entropy, approx_kl, clip_fraction)
 
 
-def _value_loss(values: Tensor, data: Minibatch, value_clip_range: float | None) -> Tensor:
+def _value_errors(values: Tensor, data: Minibatch, value_clip_range: float | None) -> Tensor:
     errors = (values - data.returns).square()
     if value_clip_range is None:
-        return errors.mean()
+        return errors
     near = data.values + (values - data.values).clamp(-value_clip_range, value_clip_range)
-    return torch.max(errors, (near - data.returns).square()).mean()
+    return torch.max(errors, (near - data.returns).square())
+
+
+class PPOObjective:
+    """The loss of some sequences of a batch."""
+
+    num_parts = len(PPOLoss._fields)
+
+    def __init__(self, settings: PPO, batch: Batch, targets: Targets, clip_range: float, sequence_steps: int) -> None:
+        self.targets = targets
+        self.sequences = Sequences(batch, sequence_steps)
+        self._settings = settings
+        self._clip_range = clip_range
+        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
+        self._data = Minibatch(
+            flat_steps(batch.actions), flat_steps(batch.log_probs), flat_steps(batch.steps.values_TB), *targets
+        )
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return self.sequences.choose(chosen).learned
+
+    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> PPOLoss:
+        piece = self.sequences.choose(chosen)
+        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
+        data = self._data.rows(piece.learned)
+        return ppo_loss(distribution, values, data, self._settings, self._clip_range, num_steps)
 
 
 @dataclass(frozen=True)
@@ -92,37 +127,23 @@ class PPOProgress:
 
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
-    data, observations = _with_advantages(batch, settings, unroll_steps), _flat_observations(batch)
-    sequences, statistics = Sequences(batch, progress.sequence_steps), Statistics()
+    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
+    advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
+    targets = Targets(advantages.clone(), returns)
+    objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
+    statistics = Statistics()
     for epoch in range(settings.epochs):
-        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(sequences.starts)))
-        for index in order.to(data.advantages.device).tensor_split(settings.num_minibatches):
-            piece = sequences.piece(sequences.starts[index])
-            distribution, values = draft.policy({name: x[piece.rows] for name, x in observations.items()}, piece.past)
-            loss = ppo_loss(distribution, values, data.rows(piece.learned), settings, progress.clip_range)
+        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(objective.sequences.starts)))
+        for chosen in order.to(returns.device).tensor_split(settings.num_minibatches):
+            if settings.normalize_advantages:
+                normalize_advantages(objective, chosen, advantages)
+            loss = PPOLoss(*draft.differentiate(objective, draft.policy, chosen))
             _record(statistics, loss)
             if settings.target_kl is not None and loss.approx_kl > 1.5 * settings.target_kl:
-                return _summary(statistics, data, batch)
-            draft.differentiate(loss.total)
+                return _summary(statistics, batch, returns)
             statistics.add("train/gradient_norm", draft.clip(settings.max_gradient_norm))
             draft.step(progress.learning_rate)
-    return _summary(statistics, data, batch)
-
-
-def _with_advantages(batch: Batch, settings: PPO, unroll_steps: int) -> Minibatch:
-    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
-    returns_TB = advantages_TB + batch.steps.values_TB
-    return Minibatch(
-        flat_steps(batch.actions),
-        flat_steps(batch.log_probs),
-        flat_steps(batch.steps.values_TB),
-        flat_steps(advantages_TB),
-        flat_steps(returns_TB),
-    )
-
-
-def _flat_observations(batch: Batch) -> dict[str, Tensor]:
-    return {name: flat_steps(x) for name, x in batch.observations.items()}
+    return _summary(statistics, batch, returns)
 
 
 def _record(statistics: Statistics, loss: PPOLoss) -> None:
@@ -134,7 +155,7 @@ def _record(statistics: Statistics, loss: PPOLoss) -> None:
     statistics.add("train/loss", loss.total)
 
 
-def _summary(statistics: Statistics, data: Minibatch, batch: Batch) -> dict[str, float]:
-    learned = data.rows(batch.learned_rows())
-    statistics.add("train/explained_variance", explained_variance(learned.values, learned.returns))
+def _summary(statistics: Statistics, batch: Batch, returns: Tensor) -> dict[str, float]:
+    learned, values = batch.learned_rows(), flat_steps(batch.steps.values_TB)
+    statistics.add("train/explained_variance", explained_variance(values[learned], returns[learned]))
     return statistics.means()

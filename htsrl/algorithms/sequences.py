@@ -6,6 +6,7 @@ Without a memory every row is a sequence of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.policies.policy import Past
 
 Rows = Tensor | slice
+Chosen = Tensor | slice
+"""Some of the sequences of a batch, by their places in `Sequences.starts`."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,32 @@ class Sequences:
         past = Past(self._states[starts], self._begins[rows_LN], counted)
         return Piece(rows, rows if counted is None else rows[counted], past)
 
-    def steps(self, first: int, num_steps: int) -> Piece:
-        """All sequences within some steps of the batch; without a memory their rows are neighbours in the storage."""
-        begin, end = first * self._num_columns, (first + num_steps) * self._num_columns
-        if self._states is None and self._learned is None:
-            return Piece(slice(begin, end), slice(begin, end), None)
-        return self.piece(self.starts[(begin <= self.starts) & (self.starts < end)])
+    def within(self, first: int, num_steps: int) -> slice:
+        """All that begin within some steps of the batch."""
+        rows = torch.tensor([first, first + num_steps], device=self.starts.device) * self._num_columns
+        begin, end = torch.searchsorted(self.starts, rows).tolist()
+        return slice(begin, end)
+
+    def choose(self, chosen: Chosen) -> Piece:
+        """Neighbours that need no memory are neighbours in the storage, and not copied."""
+        if isinstance(chosen, slice) and self._states is None and self._learned is None:
+            return Piece(chosen, chosen, None)
+        return self.piece(self.starts[chosen])
 
     def _by_step(self, starts: Tensor) -> Tensor:
         """The rows of the sequences that begin with `starts`, `[L, N]`."""
         steps = torch.arange(self._length, device=starts.device).unsqueeze(1)
         return starts + steps * self._num_columns
+
+
+def cut(chosen: Chosen, num_shards: int) -> list[Chosen]:
+    """Neighbours together, as evenly as possible; the last may be empty."""
+    if isinstance(chosen, Tensor):
+        return list(chosen.tensor_split(num_shards))
+    size, larger = divmod(chosen.stop - chosen.start, num_shards)
+    ends = [chosen.start + shard * size + min(shard, larger) for shard in range(num_shards + 1)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
+
+
+def count(chosen: Chosen) -> int:
+    return len(chosen) if isinstance(chosen, Tensor) else int(chosen.stop - chosen.start)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from htsrl.algorithms.a2c import Lengths, a2c_update
+from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.ppo import PPOProgress, ppo_update
-from htsrl.config import A2C, Experiment
+from htsrl.algorithms.lag_correction import correction_of
+from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
+from htsrl.config import A2C, PPO, Experiment
 from htsrl.policies.policy import Policy
 
 
@@ -24,20 +26,42 @@ def improve(
     return metrics
 
 
+def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> Objective:
+    """What the update minimises, for those who only take gradients of it."""
+    algorithm = experiment.algorithm
+    if isinstance(algorithm, A2C):
+        correction = correction_of(algorithm, experiment.queues)
+        return A2CObjective(algorithm, batch, targets, _lengths(experiment), correction)
+    clip_range = _clip_range(algorithm, _remaining(experiment, update))
+    return PPOObjective(algorithm, batch, targets, clip_range, experiment.sequence_steps)
+
+
 def _optimise(
     experiment: Experiment, update: int, draft: Draft, behaviour: Policy | None, batch: Batch
 ) -> dict[str, float]:
     algorithm = experiment.algorithm
-    remaining = 1 - update / experiment.num_intervals
+    remaining = _remaining(experiment, update)
     learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
     metrics = {"train/learning_rate": learning_rate}
     if isinstance(algorithm, A2C):
-        lengths = Lengths(experiment.unroll_steps, experiment.sequence_steps)
-        return metrics | a2c_update(algorithm, draft, behaviour, batch, lengths, learning_rate)
-    clip_range = algorithm.clip_range * (remaining if algorithm.anneal_clip_range else 1.0)
+        correction = correction_of(algorithm, experiment.queues)
+        return metrics | a2c_update(algorithm, draft, behaviour, batch, _lengths(experiment), learning_rate, correction)
+    clip_range = _clip_range(algorithm, remaining)
     metrics["train/clip_range"] = clip_range
     progress = PPOProgress(experiment.seed, update, learning_rate, clip_range, experiment.sequence_steps)
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
+
+
+def _lengths(experiment: Experiment) -> Lengths:
+    return Lengths(experiment.unroll_steps, experiment.sequence_steps)
+
+
+def _remaining(experiment: Experiment, update: int) -> float:
+    return 1 - update / experiment.num_intervals
+
+
+def _clip_range(algorithm: PPO, remaining: float) -> float:
+    return algorithm.clip_range * (remaining if algorithm.anneal_clip_range else 1.0)
 
 
 def _with_scaled_rewards(experiment: Experiment, policy: Policy, batch: Batch) -> Batch:

@@ -1,6 +1,7 @@
 """V-trace (https://arxiv.org/abs/1802.01561): returns and advantages from steps that another policy took.
 
-With ratios of 1 its targets are the lambda-returns.
+With a trace decay of 1 both are the paper's. Below 1 an advantage looks no further ahead than the return does, so that
+with ratios of 1 they are those of GAE.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class VTrace:
     returns_TB: Tensor
     """Where the values should go."""
     advantages_TB: Tensor
-    """With the truncated ratio multiplied in."""
+    """Of the actions; the policy's gradient weighs them with the truncated ratio."""
 
 
 def vtrace(steps: Transitions, log_ratios_TB: Tensor, discount: float, trace_decay: float, unroll_steps: int) -> VTrace:
@@ -42,5 +43,4 @@ def vtrace(steps: Transitions, log_ratios_TB: Tensor, discount: float, trace_dec
         following_TB[t] = continues_TB[t] * running_B
         running_B = rhos_TB[t] * errors_TB[t] + discount * cs_TB[t] * following_TB[t]
         corrections_TB[t] = running_B
-    advantages_TB = rhos_TB * (errors_TB + discount * following_TB)
-    return VTrace(steps.values_TB + corrections_TB, advantages_TB)
+    return VTrace(steps.values_TB + corrections_TB, errors_TB + discount * trace_decay * following_TB)

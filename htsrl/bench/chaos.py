@@ -28,8 +28,8 @@ from htsrl.presets import preset
 from htsrl.run_folder import RunFolder
 
 SUPERVISOR, SPARE = "supervisor", "spare"
-ROLES = ("executor", "actor", "learner", SPARE, SUPERVISOR)
-OBITUARY = re.compile(r"^(executor|actor|learner).* \(pid ([0-9]+)\) .*is started again$", re.MULTILINE)
+ROLES = ("executor", "actor", "learner", "differentiator", SPARE, SUPERVISOR)
+OBITUARY = re.compile(r"^(executor|actor|learner|differentiator).* \(pid ([0-9]+)\) .*is started again$", re.MULTILINE)
 KILLER_SECONDS = 10.0
 """How long the killer may take to notice that it is not needed any more."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count, cycle
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from htsrl.algorithms.a2c import a2c_loss
+from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
-from htsrl.algorithms.ppo import Minibatch, ppo_loss
+from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.returns import Transitions
+from htsrl.algorithms.update import objective_for
 from htsrl.bench.works import WORKS
-from htsrl.config import PPO, Experiment
+from htsrl.config import Experiment
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.envs.agents import agents_of
@@ -86,32 +88,30 @@ def _learning(experiment: Experiment, batch: int) -> Call:
     """Forward, backward and the optimizer's step for one batch that is at hand."""
     interface = _interface(experiment)
     _, draft = _held_as_in_a_run(experiment, interface)
-    seen = example_inputs(interface, batch)
-    data = _example_data(draft.policy, seen, _noise(interface, batch))
+    objective = _objective(experiment, interface, draft.policy, batch)
 
     def learn() -> None:
-        draft.differentiate(_loss(experiment, draft, seen, data))
+        draft.differentiate(objective, draft.policy, slice(0, batch))
         draft.clip(experiment.algorithm.max_gradient_norm)
         draft.step(SMALL_STEP)
 
     return learn
 
 
-def _loss(experiment: Experiment, draft: Draft, seen: Mapping[str, Tensor], data: Minibatch) -> Tensor:
-    distribution, values = draft.policy(seen)
-    algorithm = experiment.algorithm
-    if isinstance(algorithm, PPO):
-        return ppo_loss(distribution, values, data, algorithm, algorithm.clip_range).total
-    return a2c_loss(distribution, values, data.actions, data.advantages, data.returns, algorithm).total
-
-
 @torch.no_grad()
-def _example_data(policy: Policy, seen: Mapping[str, Tensor], noise: Tensor) -> Minibatch:
-    decision = policy.decide(seen, noise)
-    advantages = torch.randn(decision.values.shape, generator=torch.Generator().manual_seed(0))
-    return Minibatch(
-        decision.actions, decision.log_probs, decision.values, advantages, returns=decision.values + advantages
+def _objective(experiment: Experiment, interface: Interface, policy: Policy, batch: int) -> Objective:
+    """Of one step of so many environments, which the policy itself might have made."""
+    seen = example_inputs(interface, batch)
+    decision = policy.decide(seen, _noise(interface, batch))
+    advantages = torch.randn(batch, generator=torch.Generator().manual_seed(0))
+    values, nothing = decision.values[None], torch.zeros(1, batch, dtype=torch.bool)
+    made = Batch(
+        observations={name: x[None] for name, x in seen.items()},
+        actions=decision.actions[None],
+        log_probs=decision.log_probs[None],
+        steps=Transitions(torch.zeros(1, batch), values, values, nothing, nothing),
     )
+    return objective_for(experiment, 0, made, Targets(advantages, decision.values + advantages))
 
 
 def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> tuple[Policy, Draft]:

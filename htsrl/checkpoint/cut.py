@@ -47,7 +47,8 @@ def take_cut(shared: Shared, memory: SharedArrays, version: int, completed: Word
 def take_queued_cut(shared: Shared, memory: SharedArrays, version: int) -> Arrays:
     """The same where environments have come as far as they have, and go on while they are copied."""
     exchange, views = shared.exchange, dict(_queued_views(shared, memory, version))
-    arrays = {name: np.array(view) for name, view in views.items()}
+    by_env = {name: view for name, view in views.items() if name == ORDERS or name.startswith("storage")}
+    arrays = {name: np.empty_like(view) if name in by_env else np.array(view) for name, view in views.items()}
     completed, capsules, heaps = np.zeros_like(exchange.completed_rollouts), [], []
     for env in range(len(completed)):
         columns = shared.storages.spec.columns_of(env)
@@ -57,11 +58,9 @@ def take_queued_cut(shared: Shared, memory: SharedArrays, version: int) -> Array
             if exchange.completed_rollouts[env] != rollout:
                 continue
             heap = shared.capsules.read(env, capsule)
-            for name, view in views.items():
-                if name == ORDERS:
-                    arrays[name][:, env] = view[:, env]
-                elif name.startswith("storage"):
-                    arrays[name][:, columns] = view[:, columns]
+            for name, view in by_env.items():
+                part = env if name == ORDERS else columns
+                arrays[name][:, part] = view[:, part]
             if exchange.completed_rollouts[env] == rollout:
                 break
         capsules.append(capsule)

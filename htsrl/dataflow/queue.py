@@ -4,9 +4,10 @@ The rollouts themselves lie in the storages; the queue is words that say in whic
 of them have been learned from. An environment has a place for as many rollouts as there are storages, under way or
 waiting, and waits for room otherwise.
 
-Who writes what: the environment's executor its orders, before it counts the rollout as completed; the learner the
-released rollouts of a version, before it publishes that. A rollout is released by the version that learned from it, so
-a learner that dies in the middle leaves the queue as it was.
+Who writes what: the environment's executor its orders, before it counts the rollout as completed; the learner which
+rollouts it has chosen for an update, before it begins, and the released rollouts of a version, before it publishes
+that. A rollout is released by the version that learned from it, so a learner that dies in the middle leaves the queue
+as it was.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from htsrl.dataflow.versions import NUM_SLOTS, slot_of
 
 RELEASED = "released_rollouts"
 ORDERS = "completion_orders"
+CHOSEN = "chosen_rollouts"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ def queue_arrays(num_envs: int, length: int) -> list[ArraySpec]:
     return [
         ArraySpec(RELEASED, (NUM_SLOTS, num_envs), "int64"),
         ArraySpec(ORDERS, (length, num_envs), "int64"),
+        ArraySpec(CHOSEN, (1 + 2 * num_envs,), "int64"),
     ]
 
 
@@ -42,6 +45,7 @@ class RolloutQueue:
     def __init__(self, memory: SharedArrays, exchange: Exchange) -> None:
         self._released: Words = memory[RELEASED]
         self._orders: Words = memory[ORDERS]
+        self._chosen: Words = memory[CHOSEN]
         self._length = len(self._orders)
         self._exchange = exchange
 
@@ -58,8 +62,19 @@ class RolloutQueue:
             if self._exchange.published_version <= version + 1:
                 return rollout.number < released + self._length
 
+    def choose(self, update: int, rollouts: list[Rollout]) -> None:
+        """Note what an update learns from, for those who take its gradients and for whoever takes over from a learner
+        that dies."""
+        self._chosen[1:] = [number for rollout in rollouts for number in (rollout.env, rollout.number)]
+        self._chosen[0] = update + 1
+
+    def chosen(self, update: int) -> list[Rollout] | None:
+        if self._chosen[0] != update + 1:
+            return None
+        return [Rollout(env, number) for env, number in self._chosen[1:].reshape(-1, 2).tolist()]
+
     def oldest(self, version: int, count: int) -> list[Rollout] | None:
-        """The rollouts that update `version` learns from; None while there are not enough."""
+        """The rollouts that have waited longest for update `version`; None while there are not enough."""
         released, completed = self._released[slot_of(version)], self._exchange.completed_rollouts
         waiting = [
             (int(self._orders[number % self._length, env]), env, number)

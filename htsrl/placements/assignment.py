@@ -16,6 +16,7 @@ class Hosted:
     name: str
     executor: int | None = None
     actor: int | None = None
+    differentiator: int | None = None
     learner: bool = False
 
 
@@ -27,6 +28,7 @@ def crew(blueprint: Blueprint) -> list[Hosted]:
     else:
         workers = [Hosted(f"executor {i}", executor=i) for i in executors]
         workers += [Hosted(f"actor {i}", actor=i) for i in actors]
+    workers += [Hosted(f"differentiator {i}", differentiator=i) for i in range(1, len(blueprint.learner_shards))]
     return [*workers, Hosted("learner", learner=True)]
 
 
@@ -39,8 +41,11 @@ class Doorbells:
     """The doorbell behind which each environment's executor lives."""
     actor_of: tuple[Doorbell, ...]
     """The doorbell behind which each environment's actor lives."""
+    differentiators: tuple[Doorbell, ...]
     learner: Doorbell
     step_barrier: bool
+    replays: bool
+    """Actors wait for the version that answered before, and the learner until a version has made its last answer."""
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
@@ -48,10 +53,15 @@ class Doorbells:
 
     def ring_executors(self, envs: Sequence[int]) -> None:
         self._ring(self.executor_of[env] for env in envs)
+        if self.replays:
+            self.learner.ring()
 
     def ring_all(self) -> None:
         """All who may wait for a version."""
-        self._ring((*self.executor_of, *self.actor_of))
+        self._ring((*self.executor_of, *(self.actor_of if self.replays else ())))
+
+    def ring_differentiators(self) -> None:
+        self._ring(self.differentiators)
 
     def ring_learner(self) -> None:
         self.learner.ring()

@@ -19,6 +19,7 @@ import numpy as np
 from htsrl.config import Config, Experiment
 from htsrl.dataflow.capsules import capsule_arrays
 from htsrl.dataflow.exchange import control_arrays
+from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, gradient_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.queue import queue_arrays
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
     from htsrl.policies.policy import Policy
     from htsrl.roles.actor import Actor
+    from htsrl.roles.differentiator import Differentiator
     from htsrl.roles.learner import Learner
     from htsrl.roles.report import UpdateReport
 
 Envs = tuple[int, ...]
+Shards = tuple[int, ...]
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 
 
@@ -61,6 +64,8 @@ class Blueprint:
     """The environments that each executor owns."""
     actor_envs: tuple[Envs, ...]
     """The environments that each actor serves."""
+    learner_shards: tuple[Shards, ...]
+    """The shards of every gradient that each learner worker takes: first the learner, then the differentiators."""
 
     @property
     def experiment(self) -> Experiment:
@@ -72,13 +77,16 @@ class Blueprint:
         return self.config.placement.resolved_actors() == 0
 
     def memory_specs(self) -> list[ArraySpec]:
-        num_workers = len(self.executor_envs) + len(self.actor_envs) + 1
+        num_workers = len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
+        num_rows = self.trajectory.num_steps * self.trajectory.num_columns
+        num_parameters = self.parameter_specs[0].shape[-1]
         return [
             *control_arrays(self.experiment.num_envs, num_workers),
             *self.trajectory.arrays(),
             *capsule_arrays(self.experiment.num_envs),
             *self.parameter_specs,
             *learner_arrays(WINDOW),
+            *gradient_arrays(self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows),
             *(queue_arrays(self.experiment.num_envs, self.trajectory.num_storages) if self.experiment.queues else []),
         ]
 
@@ -142,11 +150,27 @@ class Blueprint:
         executors: Notify,
         report: Callable[[UpdateReport], None],
         at_barrier: Callable[[int], None],
+        helpers: Helpers | None = None,
     ) -> Learner:
+        """Without `helpers` it takes all shards of its gradients itself."""
+        from htsrl.algorithms.gradient import Gradient, GradientShards
         from htsrl.roles.learner import Learner
 
+        own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
+        gradient = Gradient(GradientShards.over(memory, parameters), own, parameters.modules, helpers)
         slots, verify = LearnerSlots(memory), self.config.placement.verify_storages
-        return Learner(self.experiment, shared, parameters, slots, executors, report, at_barrier, verify)
+        return Learner(self.experiment, shared, parameters, slots, gradient, executors, report, at_barrier, verify)
+
+    def build_differentiator(
+        self, index: int, memory: SharedArrays, shared: Shared, parameters: ParameterRing, learner: Notify
+    ) -> Differentiator:
+        """Of the learner's workers the one with this number, which is not 0."""
+        from htsrl.algorithms.gradient import GradientShards
+        from htsrl.roles.differentiator import Differentiator
+
+        orders, gradient = GradientOrders(memory), GradientShards.over(memory, parameters)
+        shards, experiment = self.learner_shards[index], self.experiment
+        return Differentiator(index, shards, experiment, shared, parameters, orders, gradient, learner)
 
 
 def write_blueprint(blueprint: Blueprint) -> int:
@@ -162,6 +186,6 @@ def read_blueprint(fd: int) -> Blueprint:
     return blueprint
 
 
-def share_out(num_envs: int, num_workers: int) -> tuple[Envs, ...]:
-    """Neighbouring environments to each worker, as evenly as possible."""
-    return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(num_envs), num_workers))
+def share_out(num_parts: int, num_workers: int) -> tuple[tuple[int, ...], ...]:
+    """Neighbouring environments, or shards, to each worker, as evenly as possible."""
+    return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(num_parts), num_workers))

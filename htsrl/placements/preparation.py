@@ -33,6 +33,7 @@ def _import_what_computes() -> None:
     import torch
 
     import htsrl.roles.actor
+    import htsrl.roles.differentiator
     import htsrl.roles.learner  # noqa: F401
 
     torch.optim.Adam([torch.zeros(1)], fused=True)

@@ -25,6 +25,7 @@ from htsrl.placements.vigil import Vigil
 from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
 from htsrl.roles.feed import feed_of
 from htsrl.roles.report import UpdateReport
+from htsrl.schedules.replay import Replay
 from htsrl.schedules.schedule import has_step_barrier
 
 GRACE_SECONDS = 0.5
@@ -250,10 +251,17 @@ class Supervisor:
                     executor_of[env] = doorbell
                 if hosted.actor is not None:
                     actor_of[env] = doorbell
+        differentiators = [
+            doorbell
+            for hosted, doorbell in zip(self._hosted, self._doorbells, strict=True)
+            if hosted.differentiator is not None
+        ]
         return Doorbells(
             own=self._doorbells[number],
             executor_of=tuple(executor_of),
             actor_of=tuple(actor_of),
+            differentiators=tuple(differentiators),
             learner=self._doorbells[-1],
             step_barrier=has_step_barrier(self._shared.schedule),
+            replays=isinstance(self._shared.schedule, Replay),
         )

@@ -19,24 +19,23 @@ import gymnasium
 
 from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.exchange import Cost
+from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Waiter
 from htsrl.envs.make import import_modules
-from htsrl.errors import HtsrlError, WaitTimeout
-from htsrl.parent_death import die_with_parent, parent_is_stopped
+from htsrl.errors import HtsrlError
+from htsrl.parent_death import die_with_parent
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.blueprint import Blueprint, read_blueprint
 from htsrl.placements.messages import Mouthpiece
 from htsrl.placements.preparation import Stock, prepare
+from htsrl.placements.sleeper import Sleeper
 from htsrl.placements.worker_process import DUMP_SIGNAL
 from htsrl.process_name import name_this_process
 from htsrl.roles.executor import Executor
 from htsrl.roles.meter import Meter
 from htsrl.roles.role import Jittery, Role, advance_all
-
-# Time for the supervisor to find out who hangs, start it again, and find out that it does so again.
-MOST_WAITS_IN_VAIN = 3
 
 
 @dataclass(frozen=True)
@@ -80,23 +79,30 @@ def _work(post: Post, mouthpiece: Mouthpiece) -> None:
     shared = post.blueprint.shared(memory)
     measures = post.blueprint.config.placement.measure_costs
     meter = Meter(shared.exchange.cpu_seconds[post.assignment.number]) if measures else None
-    roles = _build_roles(post, memory, shared, mouthpiece, meter)
+    sleeper = _sleeper(post, shared)
+    roles = _build_roles(post, memory, shared, mouthpiece, sleeper, meter)
     while post.stock:
         post.stock.pop().close()
-    _take_turns(post, shared, roles, meter)
+    _take_turns(post, shared, roles, sleeper, meter)
     for role in roles:
         if isinstance(role, Executor):
             role.close()
 
 
+def _sleeper(post: Post, shared: Shared) -> Sleeper:
+    assignment, deadline_seconds = post.assignment, post.blueprint.config.placement.deadline_seconds
+    waiter = Waiter(assignment.doorbells.own, post.equipment.lifeline_fd)
+    return Sleeper(assignment.hosted.name, assignment.number, shared.exchange, waiter, deadline_seconds)
+
+
 def _build_roles(
-    post: Post, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, meter: Meter | None
+    post: Post, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, sleeper: Sleeper, meter: Meter | None
 ) -> list[Role]:
     hosted, blueprint, doorbells = post.assignment.hosted, post.blueprint, post.assignment.doorbells
     roles: list[Role] = []
     if hosted.executor is not None:
         roles.append(_build_executor(post, hosted.executor, shared, meter))
-    if hosted.actor is not None or hosted.learner:
+    if hosted.actor is not None or hosted.differentiator is not None or hosted.learner:
         from htsrl.numerics import use_one_thread
 
         use_one_thread()
@@ -106,13 +112,24 @@ def _build_roles(
                 meter.watch(policy, "decide", Cost.INFERENCE)
         if hosted.actor is not None:
             roles.append(blueprint.build_actor(hosted.actor, shared, parameters, doorbells.ring_executors))
+        if hosted.differentiator is not None:
+            differentiator = blueprint.build_differentiator(
+                hosted.differentiator, memory, shared, parameters, doorbells.ring_learner
+            )
+            if meter:
+                meter.watch(differentiator, "differentiate", Cost.LEARNING)
+            roles.append(differentiator)
         if hosted.learner:
             report = meter.read_total_before(mouthpiece.update) if meter else mouthpiece.update
             checkpoints = background_checkpoints(blueprint.config, memory, shared, mouthpiece.checkpoint)
             if meter:
                 meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
-            wake = doorbells.ring_all
-            learner = blueprint.build_learner(memory, shared, parameters, wake, report, checkpoints.at_barrier)
+            wake, at_barrier = doorbells.ring_all, checkpoints.at_barrier
+            helpers = Helpers(GradientOrders(memory), doorbells.ring_differentiators, sleeper.sleep_until)
+            has_helpers = len(blueprint.learner_shards) > 1
+            learner = blueprint.build_learner(
+                memory, shared, parameters, wake, report, at_barrier, helpers if has_helpers else None
+            )
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)
             roles.append(learner)
@@ -134,36 +151,21 @@ def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None)
     return executor
 
 
-def _take_turns(post: Post, shared: Shared, roles: list[Role], meter: Meter | None) -> None:
+def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None) -> None:
     """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
-    placement, assignment = post.blueprint.config.placement, post.assignment
-    turns = [Jittery(role, placement.jitter_seconds) for role in roles] if placement.jitter_seconds else roles
-    exchange, number = shared.exchange, assignment.number
-    waiter = Waiter(assignment.doorbells.own, post.equipment.lifeline_fd)
-    waiter.waited_seconds = float(exchange.waited_seconds[number])
-    exchange.naps[number] += 2 - exchange.naps[number] % 2  # whoever worked here before may have died in its sleep
-    in_vain = 0
+    jitter_seconds, exchange = post.blueprint.config.placement.jitter_seconds, shared.exchange
+    turns = [Jittery(role, jitter_seconds) for role in roles] if jitter_seconds else roles
+    sleeper.has_started()
     while not exchange.stopping:
         if meter:
             meter.read_total()
         if advance_all(turns):
-            in_vain = 0
+            sleeper.has_worked()
             continue
-        waiter.clear()
+        sleeper.clear()
         if exchange.stopping or advance_all(turns):
             continue
-        pulse = exchange.pulse()
-        exchange.naps[number] += 1
-        was_rung = waiter.wait(placement.deadline_seconds)
-        exchange.naps[number] += 1
-        all_stand_still = pulse == exchange.pulse() and not parent_is_stopped()
-        in_vain = in_vain + 1 if all_stand_still and not was_rung and not _has_finished(roles) else 0
-        exchange.waited_seconds[number] = waiter.waited_seconds
-        if in_vain == MOST_WAITS_IN_VAIN:
-            raise WaitTimeout(
-                f"{assignment.hosted.name} (pid {os.getpid()}) waited {in_vain} times deadline_seconds="
-                f"{placement.deadline_seconds:g} for {'; '.join(role.waits_for() for role in roles)}"
-            )
+        sleeper.sleep(lambda: "; ".join(role.waits_for() for role in roles), may_be_long=_has_finished(roles))
 
 
 def _keep_to_this_process(equipment: Equipment) -> None:

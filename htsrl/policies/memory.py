@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from htsrl.policies.unrolling import GruUnroll, LstmUnroll, gru_base
+from htsrl.policies.gru_unroll import GruUnroll, gru_base
+from htsrl.policies.lstm_unroll import LstmUnroll, lstm_cell
 
 LONGEST_MEMORY = 100.0
 """Steps after which the most patient unit has forgotten to a share of 1/e, before anything is learned."""
@@ -39,10 +40,7 @@ class Lstm(nn.Module):
         """`[N, I]` and the state before -> outputs `[N, H]` and the state after (hidden, then cell)."""
         hidden_NH, cell_NH = state.chunk(2, dim=1)
         gates_NG = torch.addmm(linear(inputs, self.weight_input, self.bias), hidden_NH, self.weight_state.t())
-        output_NH, input_NH, forget_NH = _sigmoid(gates_NG[:, : 3 * self.num_features]).chunk(3, dim=1)
-        candidate_NH = torch.tanh(gates_NG[:, 3 * self.num_features :])
-        cell_NH = torch.addcmul(forget_NH * cell_NH, input_NH, candidate_NH)
-        hidden_NH = output_NH * torch.tanh(cell_NH)
+        hidden_NH, cell_NH = lstm_cell(gates_NG, cell_NH)
         return hidden_NH, torch.cat([hidden_NH, cell_NH], dim=1)
 
     def unroll(self, inputs: Tensor, state: Tensor, begins: Tensor) -> Tensor:
@@ -79,7 +77,7 @@ class Gru(nn.Module):
         reset_NH, update_NH = _sigmoid(gates_NG[:, : 2 * self.num_features]).chunk(2, dim=1)
         recalled_NH = gates_NG[:, 2 * self.num_features :]
         candidate_NH = torch.tanh(torch.addcmul(base_NG[:, 3 * self.num_features :], reset_NH, recalled_NH))
-        outputs_NH = torch.addcmul(candidate_NH, update_NH, state - candidate_NH)
+        outputs_NH = torch.lerp(candidate_NH, state, update_NH)
         return outputs_NH, outputs_NH
 
     def unroll(self, inputs: Tensor, state: Tensor, begins: Tensor) -> Tensor:

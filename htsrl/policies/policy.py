@@ -94,7 +94,7 @@ class Policy(nn.Module):
         mask, (features, value_features) = observations.get(MASK_KEY), self._encoded(observations)
         if self.memory is not None:
             assert past is not None, "a policy with a memory needs to know what went before"
-            inputs_LN = torch.unflatten(features, 0, past.begins_LN.shape)
+            inputs_LN = features.view(*past.begins_LN.shape, -1)
             features = self.memory.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
             if past.counted is not None:
                 features = features[past.counted]

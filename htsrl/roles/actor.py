@@ -61,6 +61,7 @@ class Actor:
             greets = self._exchange.tickets.greets(tickets)
             self._hand_over(envs[greets], tickets[greets])
             envs, tickets = envs[~greets], tickets[~greets]
+        # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
         published, rollouts = self._exchange.published_version, self._exchange.tickets.rollouts(tickets)
         versions = self._schedule.acting_versions(Asked(envs, tickets, rollouts), published)
         acting = [version for version in sorted(set(versions.tolist())) if version <= published]

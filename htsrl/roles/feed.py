@@ -31,6 +31,12 @@ class Feed(Protocol):
     def fields(self, update: int) -> Fields:
         """The fields `[T, B, ...]` of the update's batch, which nobody writes to until it is released."""
 
+    def settle(self, update: int) -> None:
+        """Hold on to what the update learns from; for the learner alone."""
+
+    def check_versions(self, update: int, fields: Fields) -> None:
+        """Assert that the batch was made by versions that may have made it."""
+
     def behaviour_version(self, update: int) -> int | None:
         """The version that made the batch; None where there is no such one."""
 
@@ -69,11 +75,15 @@ class IntervalFeed:
     def is_ready(self, update: int) -> bool:
         return self._exchange.rollout_is_complete(update)
 
+    def settle(self, update: int) -> None:
+        pass  # the update's number says it all
+
     def fields(self, update: int) -> Fields:
-        fields = self._storages.batch(self._storages.of_rollout(update))
+        return self._storages.batch(self._storages.of_rollout(update))
+
+    def check_versions(self, update: int, fields: Fields) -> None:
         version, made_by = self.behaviour_version(update), fields["versions"]
         assert (made_by == version).all(), f"update {update} expected data of version {version}, got {made_by}"
-        return fields
 
     def behaviour_version(self, update: int) -> int:
         return self._schedule.acting_version(update)
@@ -107,10 +117,20 @@ class QueueFeed:
     def is_ready(self, update: int) -> bool:
         return self._rollouts(update) is not None
 
+    def settle(self, update: int) -> None:
+        rollouts = self._rollouts(update)
+        assert rollouts is not None, f"there is nothing yet for update {update}"
+        self._queue.choose(update, rollouts)
+
     def fields(self, update: int) -> Fields:
         rollouts = self._rollouts(update)
         assert rollouts is not None, f"there is nothing yet for update {update}"
         return self._storages.gathered(rollouts)
+
+    def check_versions(self, update: int, fields: Fields) -> None:
+        made_by = fields["versions"]
+        never_fall = (np.diff(made_by, axis=0) >= 0).all() and (made_by >= 0).all() and (made_by <= update).all()
+        assert never_fall, f"update {update} expected versions up to its own that never fall, got {made_by}"
 
     def behaviour_version(self, update: int) -> None:
         return None
@@ -139,7 +159,7 @@ class QueueFeed:
     def _rollouts(self, update: int) -> list[Rollout] | None:
         """Chosen once: while the learner is at work, more come in."""
         if self._of_update is None or self._of_update[0] != update:
-            rollouts = self._choose(update)
+            rollouts = self._queue.chosen(update) or self._choose(update)
             self._of_update = None if rollouts is None else (update, rollouts)
         return self._of_update[1] if self._of_update else None
 
@@ -156,9 +176,11 @@ class ReplayFeed(QueueFeed):
         self.most_updates = len(schedule.feedings)
 
     def _choose(self, update: int) -> list[Rollout] | None:
+        if update == self.most_updates:
+            return None
         picks = self._schedule.feedings[update].picks
         are_complete = all(self._exchange.completed_rollouts[pick.env] > pick.rollout for pick in picks)
-        if not are_complete or not self._schedule.may_overwrite(update, self._exchange.answers):
+        if not are_complete or not self._schedule.may_begin(update, self._exchange.answers):
             return None
         return [Rollout(pick.env, pick.rollout) for pick in picks]
 

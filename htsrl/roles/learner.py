@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
+from htsrl.algorithms.gradient import Gradient
 from htsrl.algorithms.update import improve
 from htsrl.config import Experiment
 from htsrl.dataflow.learner_slots import LearnerSlots
@@ -36,6 +37,7 @@ class Learner:
         shared: Shared,
         parameters: ParameterRing,
         slots: LearnerSlots,
+        gradient: Gradient,
         notify_executors: Notify,
         report: Callable[[UpdateReport], None],
         at_barrier: Callable[[int], None],
@@ -51,7 +53,7 @@ class Learner:
         self._report = report
         self._at_barrier = at_barrier
         self._verify_storages = verify_storages
-        self._drafts = Drafts(parameters, experiment.algorithm)
+        self._drafts = Drafts(parameters, experiment.algorithm, gradient)
         self.update = version = shared.exchange.published_version
         self._num_updates = min(experiment.num_intervals, self._feed.most_updates)
         self.finished = version == self._num_updates
@@ -62,7 +64,9 @@ class Learner:
     def advance(self) -> bool:
         if self.finished or not self._feed.is_ready(self.update):
             return False
+        self._feed.settle(self.update)
         fields = self._feed.fields(self.update)
+        self._feed.check_versions(self.update, fields)
         batch_hash = hash_batch(fields, self._storages.spec.num_envs)
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0

@@ -13,11 +13,11 @@ from htsrl import A2C, PPO, Experiment, Network
 NUM_ENVS = 8
 EXPERIMENTS = {
     "cartpole_ppo": Experiment(
-        "CartPole-v1", algorithm=PPO(epochs=2), num_envs=NUM_ENVS, sync_interval=32, total_steps=2048
+        "CartPole-v1", algorithm=PPO(epochs=2), num_envs=NUM_ENVS, sync_interval=32, total_steps=1024
     ),
     # The limit cuts some episodes and lets others fall over.
     "cartpole_a2c": Experiment(
-        "CartPole-v1", {"max_episode_steps": 20}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=2000
+        "CartPole-v1", {"max_episode_steps": 20}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=1000
     ),
     "pixels_a2c": Experiment(
         "htsrl/PixelCatch-v0", {"step_limit": 17}, algorithm=A2C(), num_envs=NUM_ENVS, total_steps=400
@@ -29,7 +29,7 @@ EXPERIMENTS = {
         network=Network(normalize_observations=True),
         num_envs=NUM_ENVS,
         sync_interval=16,
-        total_steps=1024,
+        total_steps=512,
     ),
 }
 

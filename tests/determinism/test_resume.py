@@ -22,7 +22,7 @@ from htsrl.roles.report import UpdateReport
 from htsrl.run_lock import RunLock
 
 NUM_BARRIERS = 50
-SAMPLED_BARRIERS = (1, 2, 3, 7, 26, 49)
+SAMPLED_BARRIERS = (1, 2, 7, 49)
 NUM_ENVS = 4
 
 

@@ -1,4 +1,4 @@
-"""Executors, actors and learner in one process, taking turns in the middle of what they do.
+"""Executors, actors, learner and differentiators in one process, taking turns in the middle of what they do.
 
 When one is killed, shared memory stays as it is, all else is gone, and a new one takes its place: as with processes,
 but many times a second, and each time the same.
@@ -17,6 +17,7 @@ from typing import Any
 
 import htsrl
 from htsrl import Config, Experiment, Placement
+from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.digest import Link
 from htsrl.numerics import single_threaded
@@ -29,6 +30,7 @@ PACKAGE = Path(htsrl.__file__).parent
 WATCHED = {
     *map(str, (PACKAGE / "roles").glob("*.py")),
     *(str(PACKAGE / file) for file in ("dataflow/storage.py", "envs/agents.py", "envs/observing.py")),
+    *(str(PACKAGE / file) for file in ("algorithms/gradient.py", "dataflow/gradient_orders.py")),
 }
 """The files at whose lines others may take over."""
 PACES = (0.001, 0.03, 1.0)
@@ -41,7 +43,14 @@ MOST_TURNS = 300_000
 
 
 def blueprint_of(experiment: Experiment, verify_storages: bool = False) -> Blueprint:
-    placement = Placement("inline", num_executors=2, num_actors=2, verify_storages=verify_storages, progress="off")
+    """With as many differentiators as there are shards for them to take."""
+    placement = Placement(
+        num_executors=2,
+        num_actors=2,
+        learner_workers=experiment.gradient_shards,
+        verify_storages=verify_storages,
+        progress="off",
+    )
     with single_threaded():
         return draw_blueprint(Config(experiment, placement))
 
@@ -57,7 +66,10 @@ class Company:
         blueprint.build_parameters(memory).initialise(blueprint.build_policy())
         self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
         self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
-        self.builders: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, "learner": self._learner}
+        helpers = range(1, len(blueprint.learner_shards))
+        self.differentiators = {f"differentiator {i}": partial(self._differentiator, i) for i in helpers}
+        others: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, **self.differentiators}
+        self.builders = {**others, "learner": self._learner}
 
     @property
     def has_finished(self) -> bool:
@@ -80,7 +92,12 @@ class Company:
         parameters = self._blueprint.build_parameters(self.memory)
         return self._blueprint.build_actor(index, self._shared, parameters, executors=lambda envs: None)
 
+    def _differentiator(self, index: int) -> Role:
+        parameters = self._blueprint.build_parameters(self.memory)
+        return self._blueprint.build_differentiator(index, self.memory, self._shared, parameters, learner=lambda: None)
+
     def _learner(self) -> Role:
+        helpers = Helpers(GradientOrders(self.memory), lambda: None, look_again_and_again)
         return self._blueprint.build_learner(
             self.memory,
             self._shared,
@@ -88,7 +105,14 @@ class Company:
             executors=lambda: None,
             report=lambda report: self._reports.update({report.version: report}),
             at_barrier=lambda update: None,
+            helpers=helpers if self.differentiators else None,
         )
+
+
+def look_again_and_again(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
+    """The lines of the look are watched, so others take over in between."""
+    while not it_is_so():
+        pass
 
 
 class Killed(BaseException):

@@ -19,8 +19,9 @@ _FLAGS = ("CartPole-v1", "--env-arg", "max_episode_steps=20", "--num-envs", "4",
 _QUIETLY: dict[str, Any] = {"tensorboard": False, "progress": "off", "log_every_steps": 1}
 
 
-def small_experiment(num_updates: int, schedule: Schedule = "hts") -> Experiment:
-    return replace(_EXPERIMENT, total_steps=num_updates * _EXPERIMENT.batch_steps, schedule=schedule)
+def small_experiment(num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1) -> Experiment:
+    total_steps = num_updates * _EXPERIMENT.batch_steps
+    return replace(_EXPERIMENT, total_steps=total_steps, schedule=schedule, gradient_shards=gradient_shards)
 
 
 def small_flags(num_updates: int) -> tuple[str, ...]:
@@ -29,9 +30,9 @@ def small_flags(num_updates: int) -> tuple[str, ...]:
 
 
 @cache
-def oracle(num_updates: int, schedule: Schedule = "hts") -> Outcome:
+def oracle(num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1) -> Outcome:
     """All in this process, undisturbed."""
-    return run(small_experiment(num_updates, schedule), log_every_steps=1)
+    return run(small_experiment(num_updates, schedule, gradient_shards), log_every_steps=1)
 
 
 def quiet_placement(**settings: Any) -> Placement:

@@ -6,10 +6,11 @@ import json
 import os
 import re
 import signal
+import tempfile
 import threading
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ WORKERS = ("executor 0", "actor 0", "learner")  # in the order in which they are
 SEPARATE = ("--num-envs", "2", "--num-executors", "1", "--num-actors", "1")
 FAULT_STEP = 12  # of environment 0, in its second rollout
 TOTAL_STEPS = 400
+LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 1600}
+JITTER = 0.005
+"""With these delays such a run takes seconds, so that nobody comes too late to harm it."""
 
 
 def obituary(victim: str, pid: int) -> str:
@@ -66,7 +70,7 @@ class Assassin(threading.Thread):
 
     def run(self) -> None:
         while not (self._metrics_file.exists() and self._metrics_file.read_text()):
-            time.sleep(0.02)
+            time.sleep(0.005)
         workers = sorted(psutil.Process().children(), key=lambda process: (process.create_time(), process.pid))
         self.pid = workers[WORKERS.index(self._victim)].pid
         os.kill(self.pid, self.signal)
@@ -78,11 +82,11 @@ def test_a_killed_worker_is_named_and_started_again_and_the_bits_are_the_same(
 ) -> None:
     assassin = Assassin(tmp_path / "run", victim)
     assassin.start()
-    result = train_with(tmp_path, "none", num_envs=2, total_steps=40_000, num_actors=1)
+    result = train_with(tmp_path, "none", **LONG_ENOUGH, num_actors=1, jitter_seconds=JITTER)
     said = capfd.readouterr().err
     assert re.fullmatch(rf"{obituary(victim, assassin.pid)}; {victim} is started again\n", said), said
     assert result.restarts == 1
-    assert result.digest == undisturbed(tmp_path, num_envs=2, total_steps=40_000)
+    assert result.digest == long_enough_undisturbed()
     assert psutil.Process().children() == []
 
 
@@ -128,6 +132,12 @@ def train_with(
 def undisturbed(tmp_path: Path, **settings: Any) -> str:
     inline: dict[str, Any] = {"backend": "inline", "run_dir": tmp_path / "undisturbed"}
     return train_with(tmp_path, "none", **settings, **inline).digest
+
+
+@cache
+def long_enough_undisturbed() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return undisturbed(Path(folder), **LONG_ENOUGH)
 
 
 @pytest.mark.parametrize("fault", ["raise", "sys.exit", "segfault", "hang"])
@@ -256,9 +266,16 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_ar
 
     stopper = Stopper(tmp_path / "run", "actor 0")
     stopper.start()
-    result = train_with(tmp_path, "none", num_envs=2, total_steps=40_000, deadline_seconds=patience(4.0), num_actors=1)
+    result = train_with(
+        tmp_path,
+        "none",
+        **LONG_ENOUGH,
+        deadline_seconds=patience(3.0),
+        num_actors=1,
+        jitter_seconds=JITTER,
+    )
     assert result.restarts == 1
-    assert result.digest == undisturbed(tmp_path, num_envs=2, total_steps=40_000)
+    assert result.digest == long_enough_undisturbed()
     assert psutil.Process().children() == []
 
 

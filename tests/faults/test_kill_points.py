@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,8 @@ LEARNER = (
     "checkpoint written",
     "checkpoint synced",
 )
+ORDERS = ("before a gradient order", "after a gradient order", "before a sum of gradients")
+DIFFERENTIATOR = ("before a gradient answer", "after a gradient answer")
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -49,16 +52,16 @@ class Kill:
     point: str
     times: int
     schedule: Schedule = "hts"
+    gradient_shards: int = 1
+    """Of which each has a process."""
 
     def __str__(self) -> str:
-        return f"{self.role}-{self.point}-{self.times}-{self.schedule}".replace(" ", "_")
+        shards = f"-{self.gradient_shards}_shards" if self.gradient_shards > 1 else ""
+        return f"{self.role}-{self.point}-{self.times}-{self.schedule}{shards}".replace(" ", "_")
 
 
-FIRST = [
-    Kill(role, point, times=1)
-    for role, points in (("executor 0", EXECUTOR), ("actor 0", ACTOR), ("learner", LEARNER))
-    for point in points
-]
+POINTS = {"executor 0": EXECUTOR, "actor 0": ACTOR, "learner": LEARNER}
+FIRST = [Kill(role, point, times=1) for role, points in POINTS.items() for point in points]
 LATER = [
     Kill("executor 0", "before a step", 333),
     Kill("executor 0", "inside a capsule", 50),
@@ -75,6 +78,17 @@ OTHER_SCHEDULES = [
     Kill("executor 0", "after a request", 121, "lockstep"),
     Kill("learner", "after a publish", 11, "sync"),
 ]
+IN_SHARDS = [
+    *(Kill("learner", point, 1, gradient_shards=2) for point in ORDERS),
+    *(Kill("differentiator 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
+]
+LATER_IN_SHARDS = [
+    Kill("learner", "after a gradient order", 17, "sync", gradient_shards=3),
+    Kill("learner", "optimizer step", 9, gradient_shards=2),
+    Kill("learner", "before a publish", 12, gradient_shards=2),
+    Kill("differentiator 1", "before a gradient answer", 13, "sync", gradient_shards=2),
+    Kill("executor 0", "before a step", 99, gradient_shards=2),
+]
 
 
 def test_every_kill_point_of_the_package_is_tested_here() -> None:
@@ -83,25 +97,43 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\breach\("([^"]+)"\)""", file.read_text())
     ]
-    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *MAIN])
+    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *MAIN])
+
+
+@pytest.mark.parametrize("role", POINTS)
+def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], role: str
+) -> None:
+    """The one that is started in its place comes by where it died, and to the next point."""
+    points = POINTS[role]
+    restarts = train_with([Kill(role, point, times=1) for point in points], tmp_path, monkeypatch)
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == set(points)
+    obituary = rf"{role} \(pid \d+\) was killed by SIGKILL while .*; {role} is started again\n"
+    assert re.fullmatch(obituary * len(points), capfd.readouterr().err)
+    assert restarts == len(points)
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+    assert psutil.Process().children() == []
 
 
 @pytest.mark.parametrize(
     "kill",
     [
-        *FIRST,
         *OTHER_SCHEDULES[:2],
-        *(pytest.param(kill, marks=pytest.mark.slow) for kill in (*LATER, *OTHER_SCHEDULES[2:])),
+        *IN_SHARDS,
+        *(
+            pytest.param(kill, marks=pytest.mark.slow)
+            for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:], *LATER_IN_SHARDS)
+        ),
     ],
     ids=str,
 )
 def test_a_worker_killed_at_any_point_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kill: Kill
 ) -> None:
-    train_with(kill, tmp_path, monkeypatch)
+    assert train_with([kill], tmp_path, monkeypatch) == 1
     obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
     assert re.fullmatch(obituary, capfd.readouterr().err)
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards))
     assert psutil.Process().children() == []
 
 
@@ -112,7 +144,7 @@ def test_a_killed_worker_changes_no_bit_where_storages_are_poisoned_before_they_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: Kill
 ) -> None:
     """A new executor must not act on the answer that the one before it was given, without its observation's."""
-    train_with(kill, tmp_path, monkeypatch, verify_storages=True)
+    assert train_with([kill], tmp_path, monkeypatch, verify_storages=True) == 1
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
 
 
@@ -122,32 +154,36 @@ def test_an_executor_killed_again_and_again_at_the_end_of_rollouts_changes_no_bi
 ) -> None:
     """Among so many, some are of rollouts in which an episode ended, whose capsule must not harm the one before."""
     kill = Kill("executor 0", "before a rollout counts", 13)
-    restarts = train_with(kill, tmp_path, monkeypatch, once=False)
+    restarts = train_with([kill], tmp_path, monkeypatch, once=False)
     assert restarts >= 8
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
 
 
 def train_with(
-    kill: Kill, folder: Path, monkeypatch: pytest.MonkeyPatch, once: bool = True, verify_storages: bool = False
+    kills: Sequence[Kill],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    once: bool = True,
+    verify_storages: bool = False,
 ) -> int:
-    """Train in worker processes, of which the first, or each one, that comes to the point is killed there."""
+    """Train in worker processes, of which the first, or each one, that comes to a point is killed there."""
     # For the workers alone: this process has imported the kill points before.
-    monkeypatch.setenv(KILL_AT, f"{kill.point}:{kill.times}")
+    monkeypatch.setenv(KILL_AT, ", ".join(f"{kill.point}:{kill.times}" for kill in kills))
     if once:
         monkeypatch.setenv(KILL_ONCE, str(folder / "killed"))
     start, deadline_seconds = time.monotonic(), patience(30.0)
     crew = quiet_placement(
         num_executors=1,
         num_actors=1,
+        learner_workers=kills[0].gradient_shards,
         run_dir=folder / "run",
         checkpoint_every_updates=CHECKPOINT_EVERY,
         deadline_seconds=deadline_seconds,
         verify_storages=verify_storages,
     )
-    result = train(Config(small_experiment(NUM_UPDATES, kill.schedule), crew))
+    result = train(Config(small_experiment(NUM_UPDATES, kills[0].schedule, kills[0].gradient_shards), crew))
     if once:
-        assert (folder / "killed").exists(), f"nobody came to {kill.point!r} {kill.times} times"
-        assert result.restarts == 1
+        assert (folder / "killed").exists(), f"nobody came to any of {[str(kill) for kill in kills]}"
         assert time.monotonic() - start < deadline_seconds, "somebody waited for what the dead had not announced"
     return result.restarts
 

@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from combinations import COMBINATIONS, Schedule, combination, oracle
+from combinations import COMBINATIONS, SIMULATORS, Schedule, combination, oracle
 from helpers import Outcome, assert_same_run, run
 from interleavings import Company, blueprint_of, work_in_any_order
 from live_run import is_spare, patience
@@ -145,37 +145,56 @@ def seeds(count: int) -> Iterator[int]:
     yield from range(first, first + count)
 
 
-KILLS = [
-    ("team_mask_lstm", "inside an answer", 20),
-    ("lstm_ppo", "before a rollout counts", 21),
+EACH_ROLE = ("before a rollout counts", 9), ("inside an answer", 11), ("before a publish", 2)
+"""Points in an executor, an actor and the learner, each of which is killed there, one after another."""
+POINTS = [
+    ("inside an answer", 33),
+    ("after an answer", 33),
+    ("before a request", 70),
+    ("inside a storage write", 90),
+    ("before a rollout counts", 14),
+    ("before a publish", 4),
 ]
-MORE_KILLS = [
-    (name, point, times)
-    for name in COMBINATIONS
-    for point, times in (
-        ("inside an answer", 33),
-        ("after an answer", 33),
-        ("before a request", 70),
-        ("inside a storage write", 90),
-        ("before a rollout counts", 14),
-        ("before a publish", 4),
-    )
-]
+
+
+def assert_kills_at_change_no_bit(
+    points: Sequence[tuple[str, int]], name: str, num_updates: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KILL_AT, ", ".join(f"{point}:{times}" for point, times in points))
+    monkeypatch.setenv(KILL_ONCE, str(folder / "killed"))
+    assert train_in_processes(name, folder, num_updates) == len(points)
+    assert {path.name for path in (folder / "killed").iterdir()} == {point for point, _ in points}
+    assert_same_run(Outcome.read(folder / "run"), oracle(name, num_updates))
 
 
 @pytest.mark.parametrize(
-    ("name", "point", "times"), [*KILLS, *(pytest.param(*kill, marks=pytest.mark.slow) for kill in MORE_KILLS)]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "gru_a2c" else []) for name in COMBINATIONS]
 )
+def test_an_executor_an_actor_and_the_learner_killed_where_it_matters_change_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert_kills_at_change_no_bit(EACH_ROLE, name, NUM_UPDATES, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", SIMULATORS)
+def test_kills_change_no_bit_where_a_simulator_has_three_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Resumes of the same: `determinism/test_combined_digests.py`."""
+    pytest.importorskip(SIMULATORS[name][0])
+    assert_kills_at_change_no_bit(EACH_ROLE, name, 6, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("point", "times"), POINTS)
+@pytest.mark.parametrize("name", COMBINATIONS)
 def test_a_process_killed_at_a_point_that_matters_to_memory_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, point: str, times: int
 ) -> None:
-    monkeypatch.setenv(KILL_AT, f"{point}:{times}")
-    monkeypatch.setenv(KILL_ONCE, str(tmp_path / "killed"))
-    assert train_in_processes(name, tmp_path) == 1
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(name, NUM_UPDATES))
+    assert_kills_at_change_no_bit([(point, times)], name, NUM_UPDATES, tmp_path, monkeypatch)
 
 
-def train_in_processes(name: str, folder: Path, **settings: Any) -> int:
+def train_in_processes(name: str, folder: Path, num_updates: int = NUM_UPDATES, **settings: Any) -> int:
     """Returns how many workers were started again."""
     placement = Placement(
         num_executors=1,
@@ -187,7 +206,7 @@ def train_in_processes(name: str, folder: Path, **settings: Any) -> int:
         verify_storages=True,
         **settings,
     )
-    return train(Config(combination(name, NUM_UPDATES), placement)).restarts
+    return train(Config(combination(name, num_updates), placement)).restarts
 
 
 @pytest.mark.parametrize(

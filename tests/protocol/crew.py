@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from htsrl import Config, Experiment, Placement
 from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared import Shared
 from htsrl.digest import Link
 from htsrl.numerics import single_threaded
+from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Role
 from htsrl.schedules.schedule import Schedule
 from htsrl.survey import draw_blueprint
@@ -18,18 +20,26 @@ from htsrl.survey import draw_blueprint
 class Crew:
     """An executor per environment, two actors and the learner, over storages poisoned before they are written."""
 
-    def __init__(self, experiment: Experiment, executors_follow: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        executors_follow: Schedule | None = None,
+        prepare: Callable[[Shared, SharedArrays], None] = lambda shared, memory: None,
+    ) -> None:
+        """`prepare` fills the memory before anybody looks at it."""
         placement = Placement(
             backend="inline", num_executors=experiment.num_envs, num_actors=2, verify_storages=True, progress="off"
         )
-        self.links: list[Link] = []
+        self.reports: list[UpdateReport] = []
         # Initial weights, too, have other bits with more threads.
         with single_threaded():
             blueprint = draw_blueprint(Config(experiment, placement))
             memory = SharedArrays(blueprint.memory_specs())
             self.shared = blueprint.shared(memory)
-            parameters = blueprint.build_parameters(memory)
+            self.memory, self.parameters = memory, blueprint.build_parameters(memory)
+            parameters = self.parameters
             parameters.initialise(blueprint.build_policy())
+            prepare(self.shared, memory)
             followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
             self.executors = [
                 blueprint.build_executor(i, followed, actors=lambda envs: None, learner=lambda: None)
@@ -41,7 +51,7 @@ class Crew:
                 self.shared,
                 parameters,
                 executors=lambda: None,
-                report=lambda report: self.links.append(report.link),
+                report=self.reports.append,
                 at_barrier=lambda update: None,
             )
 
@@ -57,4 +67,4 @@ class Crew:
                 after_each_turn()
                 idle_turns = 0 if progressed else idle_turns + 1
                 assert idle_turns < 10_000, f"nobody can go on: {[role.waits_for() for role in roles]}"
-        return self.links
+        return [report.link for report in self.reports]

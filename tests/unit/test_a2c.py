@@ -12,16 +12,17 @@ import pytest
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from recorded_draft import recorded_draft
+from torch import nn
 
 from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
+from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import improve
 from htsrl.config import A2C, Experiment, Network
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.parameters import FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
 from htsrl.policies.policy import Policy, build_policy
 
@@ -57,37 +58,6 @@ def random_batch(num_steps: int = NUM_STEPS) -> Batch:
             truncated_TB=torch.rand(shape) < 0.1,
         ),
     )
-
-
-class RecordingSgd(torch.optim.SGD):
-    """Plain descent that writes down every gradient and learning rate it is given."""
-
-    def __init__(self, flat: Tensor) -> None:
-        super().__init__([flat], lr=0.0)
-        self.flat = flat
-        self.gradients: list[Tensor] = []
-        self.learning_rates: list[float] = []
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        assert self.flat.grad is not None
-        self.gradients.append(self.flat.grad.clone())
-        self.learning_rates.append(self.param_groups[0]["lr"])
-        super().step()
-
-
-def recorded_draft(policy: Policy, behaviour: Policy) -> tuple[Draft, RecordingSgd]:
-    """A draft of `policy` that collects the gradients taken at `policy` and at `behaviour`."""
-    layout = FlatLayout.of(policy)
-    flat = nn.Parameter(torch.zeros(layout.size), requires_grad=False)
-    flat.grad = torch.zeros(layout.size)
-    for parameter, view in zip(policy.parameters(), layout.views(flat.data, policy), strict=True):
-        view.copy_(parameter.detach())
-        parameter.data = view
-    for module in (policy, behaviour):
-        for parameter, view in zip(module.parameters(), layout.views(flat.grad, module), strict=True):
-            parameter.grad = view
-    optimizer = RecordingSgd(flat)
-    return Draft(policy, optimizer, flat.grad), optimizer
 
 
 def test_the_loss_agrees_with_pencil_and_paper() -> None:
@@ -166,7 +136,7 @@ def test_gradients_for_continuous_actions_agree_with_torch_distributions() -> No
 
 def test_every_unroll_is_one_step_and_every_gradient_is_clipped() -> None:
     policy, behaviour = small_policy(), small_policy()
-    draft, optimizer = recorded_draft(policy, behaviour)
+    draft, optimizer = recorded_draft(policy)
     settings = A2C(max_gradient_norm=0.01)
     metrics = a2c_update(settings, draft, behaviour, random_batch(), Lengths(2, 1), learning_rate=0.1)
     assert [gradient.norm().item() for gradient in optimizer.gradients] == pytest.approx([0.01] * 3, rel=1e-3)
@@ -177,7 +147,7 @@ def test_a_short_gradient_is_not_lengthened() -> None:
     batch, lengths = random_batch(), []
     for max_gradient_norm in (1e3, 1e6):
         behaviour = small_policy()
-        draft, optimizer = recorded_draft(small_policy(), behaviour)
+        draft, optimizer = recorded_draft(small_policy())
         settings = A2C(max_gradient_norm=max_gradient_norm)
         metrics = a2c_update(settings, draft, behaviour, batch, Lengths(NUM_STEPS, 1), learning_rate=0.1)
         lengths += [optimizer.gradients[0].norm().item(), metrics["train/gradient_norm"]]
@@ -197,7 +167,7 @@ def test_normalizing_makes_the_scale_of_rewards_irrelevant_to_the_policy() -> No
     gradients = []
     for data in (batch, replace(batch, steps=tenfold)):
         behaviour = small_policy()
-        draft, optimizer = recorded_draft(small_policy(), behaviour)
+        draft, optimizer = recorded_draft(small_policy())
         a2c_update(settings, draft, behaviour, data, Lengths(NUM_STEPS, 1), learning_rate=0.1)
         gradients += optimizer.gradients
     torch.testing.assert_close(gradients[0], gradients[1])
@@ -208,7 +178,7 @@ def test_the_learning_rate_falls_linearly_to_zero_or_stays(anneal: bool, expecte
     settings = A2C(learning_rate=0.2, anneal_learning_rate=anneal)
     experiment = Experiment("any", algorithm=settings, num_envs=NUM_ENVS, sync_interval=NUM_STEPS, total_steps=8 * 30)
     behaviour = small_policy()
-    draft, optimizer = recorded_draft(small_policy(), behaviour)
+    draft, optimizer = recorded_draft(small_policy())
     metrics = [improve(experiment, update, draft, behaviour, random_batch()) for update in (0, 6)]
     assert experiment.num_intervals == 8
     assert optimizer.learning_rates == pytest.approx([0.2, 0.2 * expected])
@@ -326,7 +296,7 @@ def test_the_gradient_is_taken_at_the_behaviour_parameters_and_not_at_those_it_m
         with torch.no_grad():
             for parameter in policy.parameters():
                 parameter.mul_(draft_scale)
-        draft, optimizer = recorded_draft(policy, behaviour)
+        draft, optimizer = recorded_draft(policy)
         a2c_update(A2C(), draft, behaviour, batch, Lengths(2, 1), learning_rate=0.1)
         gradients.append(optimizer.gradients)
     assert all(torch.equal(x, y) for x, y in zip(*gradients, strict=True))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, train
 from htsrl.config import available_cores, with_seed
-from htsrl.config_check import check
+from htsrl.config_check import check, check_shards
 
 ENV = "CartPole-v1"
 
@@ -66,6 +66,16 @@ def test_the_defaults_work() -> None:
             "num_executors=17 is more than num_envs=16; use 16 or fewer",
         ),
         (configure(placement=Placement(num_actors=-1)), "num_actors=-1 must be 0 or more"),
+        (configure(gradient_shards=0), "gradient_shards=0 must be at least 1"),
+        (configure(placement=Placement(learner_workers=0)), "learner_workers=0 must be at least 1"),
+        (
+            configure(placement=Placement(learner_workers=3), gradient_shards=2),
+            "learner_workers=3 is more than gradient_shards=2, which they share out; use 2 or fewer",
+        ),
+        (
+            configure(placement=Placement(learner_workers=2, device="cuda"), gradient_shards=2),
+            "learner_workers=2 share out work on the CPU; with device=cuda use 1",
+        ),
         (configure(placement=Placement(num_actors=17)), "num_actors=17 is more than num_envs=16"),
         (configure(placement=Placement(deadline_seconds=0)), "deadline_seconds=0.0 must be above 0"),
         (configure(placement=Placement(jitter_seconds=-1)), "jitter_seconds=-1.0 must be 0 or more"),
@@ -150,6 +160,11 @@ def test_workers_that_are_not_counted_fit_the_machine() -> None:
     assert Placement().resolved_actors() == 0
     assert Placement(device="cuda").resolved_actors() == 1
     assert Placement(device="cuda", num_actors=0).resolved_actors() == 0
+    assert Placement().resolved_learner_workers(gradient_shards=1) == 1
+    assert Placement().resolved_learner_workers(gradient_shards=10_000) == available_cores()
+    assert Placement(learner_workers=3).resolved_learner_workers(gradient_shards=4) == 3
+    assert Placement(learner_workers=3, backend="inline").resolved_learner_workers(gradient_shards=4) == 1
+    assert Placement(device="cuda").resolved_learner_workers(gradient_shards=4) == 1
 
 
 def test_another_seed_leaves_the_rest_as_it_was() -> None:
@@ -157,6 +172,28 @@ def test_another_seed_leaves_the_rest_as_it_was() -> None:
     assert with_seed(config, 9) == dataclasses.replace(
         config, experiment=dataclasses.replace(config.experiment, seed=9)
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "num_columns", "message"),
+    [
+        (configure(A2C(), gradient_shards=81), 16, "gradient_shards=81 is more than the 80 steps of a gradient"),
+        (configure(A2C(), gradient_shards=241), 48, "gradient_shards=241 is more than the 240 steps of a gradient"),
+        (configure(gradient_shards=513), 16, "gradient_shards=513 is more than the 512 steps of a gradient; use 512"),
+        (
+            configure(network=Network(memory="gru"), gradient_shards=17),
+            16,
+            "gradient_shards=17 is more than the 16 sequences of 32 steps of a gradient; use 16 or fewer",
+        ),
+    ],
+)
+def test_there_are_no_more_shards_than_a_gradient_has_steps_or_sequences(
+    config: Config, num_columns: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_shards(config.experiment, num_columns)
+    fewer = dataclasses.replace(config.experiment, gradient_shards=config.experiment.gradient_shards - 1)
+    check_shards(fewer, num_columns)
 
 
 # What only a look at the environment can tell, through htsrl.train.

@@ -71,7 +71,7 @@ def test_measuring_needs_workers() -> None:
 
 
 def test_the_table_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=12288)})
+    monkeypatch.setattr(costs, "WORK", {"small": replace(SMALL, total_steps=2400)})
     measured = costs.measure(["small"], repetitions=2)
     assert [of.work for of in measured] == ["small", "small"]
     assert all(of.overhead > 0 for of in measured)

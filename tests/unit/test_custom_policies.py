@@ -401,6 +401,11 @@ def test_layer_and_group_normalisation_and_a_dropout_of_nothing_are_fine() -> No
     [
         (Network("impala", policy=Plain), "takes the place of encoder=impala; give one of them"),
         (Network(policy=Plain, separate_value=True), "separate_value=True does not go with policy="),
+        (
+            Network(policy=Plain, hidden_sizes=(8,)),
+            r"hidden_sizes=\(8,\) is about the encoder that policy=.*Plain takes",
+        ),
+        (Network(policy=Plain, activation="relu"), "activation=relu is about the encoder that policy=.*Plain takes"),
         (Network(policy=3), "policy=3 must be text"),  # type: ignore[arg-type]
     ],
 )

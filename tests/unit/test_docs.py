@@ -25,7 +25,10 @@ def examples(document: Path) -> list[str]:
 def smaller(experiment: htsrl.Experiment) -> htsrl.Experiment:
     """As little as shows that it runs; sequences for a memory are left as long as they are."""
     if experiment.network.memory != "none":
-        return replace(experiment, algorithm=htsrl.PPO(epochs=1), total_steps=experiment.batch_steps)
+        assert isinstance(experiment.algorithm, htsrl.PPO)
+        return replace(
+            experiment, algorithm=replace(experiment.algorithm, epochs=1), total_steps=experiment.batch_steps
+        )
     return replace(experiment, num_envs=2, sync_interval=16, total_steps=32)
 
 
@@ -48,9 +51,17 @@ def test_an_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_there_are_examples() -> None:
-    assert {"README-0", "teams-0", "normalization-0", "spaces-0", "masks-0", "memory-0", "policies-0", "export-0"} <= {
-        str(example.id) for example in EXAMPLES
-    }
+    assert {
+        "README-0",
+        "teams-0",
+        "normalization-0",
+        "spaces-0",
+        "masks-0",
+        "memory-0",
+        "policies-0",
+        "export-0",
+        "export-2",
+    } <= {str(example.id) for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)

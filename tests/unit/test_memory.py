@@ -249,6 +249,23 @@ def test_gradients_are_the_same_to_the_bit_every_time(kind: type[Memory]) -> Non
 
 
 @KINDS
+def test_an_unroll_leaves_what_others_of_its_shape_gave_and_will_be_differentiated(kind: type[Memory]) -> None:
+    memory = memory_of(kind, 11, 8)
+    first, second = Sequences(memory, 6, 5, seed=1), Sequences(memory, 6, 5, seed=2)
+    parameters = list(memory.parameters())
+
+    def outputs_of(data: Sequences) -> Tensor:
+        return memory.unroll(data.inputs, data.state, data.begins)
+
+    alone = outputs_of(first)
+    expected = alone.detach().clone(), *torch.autograd.grad(alone, parameters, first.grad_outputs)
+    outputs, others = outputs_of(first), outputs_of(second)
+    torch.autograd.grad(others, parameters, second.grad_outputs)
+    actual = outputs, *torch.autograd.grad(outputs, parameters, first.grad_outputs)
+    assert all(torch.equal(x, y) for x, y in zip(actual, expected, strict=True))
+
+
+@KINDS
 @pytest.mark.parametrize("of_inputs", [True, False], ids=["inputs", "parameters"])
 def test_inputs_or_parameters_alone_can_have_gradients(kind: type[Memory], of_inputs: bool) -> None:
     memory = memory_of(kind, 3, 4)

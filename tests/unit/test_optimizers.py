@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
+from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
+from htsrl.algorithms.objective import Targets
+from htsrl.algorithms.sequences import Chosen, Rows
 from htsrl.config import A2C, PPO, Algorithm, Network
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
@@ -56,6 +59,29 @@ def some_loss(policy: nn.Module, step: int) -> Tensor:
     return torch.stack(losses).sum()
 
 
+class Whole:
+    """A loss that is no sum over steps."""
+
+    num_parts = 1
+
+    def __init__(self, loss: Callable[[Policy], Tensor]) -> None:
+        self._loss = loss
+
+    @property
+    def targets(self) -> Targets:
+        raise AssertionError("nobody else takes a part in it")
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return chosen
+
+    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> tuple[Tensor, ...]:
+        return (self._loss(policy),)
+
+
+def differentiate(draft: Draft, step: int) -> None:
+    draft.differentiate(Whole(lambda policy: some_loss(policy, step)), draft.policy, slice(0, 1))
+
+
 @pytest.mark.parametrize("observations", [VECTORS, PIXELS], ids=["vector", "image"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.name}-{a.optimizer}")
 def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
@@ -69,7 +95,7 @@ def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
         draft = drafts.begin(version)
         for step in itertools.islice(steps, 4):
             learning_rate = 0.01 / (1 + step)
-            draft.differentiate(some_loss(draft.policy, step))
+            differentiate(draft, step)
             draft.step(learning_rate)
             optimizer.zero_grad()
             some_loss(plain, step).backward()  # type: ignore[no-untyped-call]
@@ -90,14 +116,14 @@ def test_an_abandoned_draft_leaves_no_trace(algorithm: Algorithm) -> None:
         ring = build_ring(algorithm)
         drafts = Drafts(ring, algorithm)
         draft = drafts.begin(1)
-        draft.differentiate(some_loss(draft.policy, 0))
+        differentiate(draft, 0)
         draft.step(0.01)
         if with_false_start:
             abandoned = drafts.begin(2)
-            abandoned.differentiate(some_loss(abandoned.policy, 7))
+            differentiate(abandoned, 7)
             abandoned.step(0.5)
         draft = drafts.begin(2)
-        draft.differentiate(some_loss(draft.policy, 1))
+        differentiate(draft, 1)
         draft.step(0.01)
         return ring.slots[slot_of(2)].clone()
 
@@ -109,7 +135,9 @@ def test_a_gradient_may_be_taken_at_one_version_and_applied_to_another() -> None
     drafts = Drafts(ring, RMSPROP)
     draft = drafts.begin(1)
     behaviour = ring.module(0)
-    draft.differentiate(torch.stack([parameter.square().sum() for parameter in behaviour.parameters()]).sum())
+    assert isinstance(behaviour, Policy)
+    squares = Whole(lambda policy: torch.stack([parameter.square().sum() for parameter in policy.parameters()]).sum())
+    draft.differentiate(squares, behaviour, slice(0, 1))
     before = ring.slots[:, 0].clone()
     draft.step(0.01)
     assert torch.equal(ring.slots[0, 0], before[0])
@@ -123,7 +151,7 @@ def test_a_gradient_replaces_the_one_before() -> None:
     draft = Drafts(build_ring(ADAM), ADAM).begin(1)
     lengths = []
     for _ in range(3):
-        draft.differentiate(some_loss(draft.policy, step=0))
+        differentiate(draft, 0)
         lengths.append(draft.clip(max_norm=1e9).item())
     assert lengths == [lengths[0]] * 3
 
@@ -131,7 +159,7 @@ def test_a_gradient_replaces_the_one_before() -> None:
 @pytest.mark.parametrize("max_norm", [0.5, 1e3])
 def test_clipping_agrees_with_torchs_on_separate_parameters(max_norm: float) -> None:
     draft, plain = Drafts(build_ring(ADAM), ADAM).begin(1), small_policy()
-    draft.differentiate(some_loss(draft.policy, step=0))
+    differentiate(draft, 0)
     norm = draft.clip(max_norm)
     some_loss(plain, step=0).backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(plain.parameters(), max_norm))

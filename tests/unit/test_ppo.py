@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from recorded_draft import RecordingSgd, recorded_draft
 from torch import Tensor, nn
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.ppo import Minibatch, PPOLoss, PPOProgress, ppo_loss, ppo_update
 from htsrl.algorithms.returns import Transitions, gae
+from htsrl.algorithms.statistics import normalized
 from htsrl.algorithms.update import improve
 from htsrl.config import PPO, Experiment, Network
 from htsrl.dataflow.parameters import FlatLayout
@@ -139,7 +140,7 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     distribution = DiagonalGaussian(mean, log_std)
     nearby = distribution.log_prob(actions).detach() + 0.3 * torch.randn(64)
     data = Minibatch(actions, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
-    loss = ppo_loss(distribution, values, data, settings, CLIP)
+    loss = ppo_loss(distribution, values, replace(data, advantages=normalized(data.advantages)), settings, CLIP)
     assert 0.2 < loss.clip_fraction.item() < 0.8
     expected = textbook_loss(mean, log_std, values, data)
     torch.testing.assert_close(loss.total, expected)
@@ -158,35 +159,6 @@ def textbook_loss(mean: Tensor, log_std: Tensor, values: Tensor, data: Minibatch
     value = torch.maximum((values - data.returns) ** 2, (limited - data.returns) ** 2).mean()
     entropy: Tensor = normal.entropy().sum(1).mean()
     return policy + 0.3 * value - 0.02 * entropy
-
-
-class RecordingSgd(torch.optim.SGD):
-    """Plain descent that writes down every gradient and learning rate it is given."""
-
-    def __init__(self, flat: Tensor) -> None:
-        super().__init__([flat], lr=0.0)
-        self.flat = flat
-        self.gradients: list[Tensor] = []
-        self.learning_rates: list[float] = []
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        assert self.flat.grad is not None
-        self.gradients.append(self.flat.grad.clone())
-        self.learning_rates.append(self.param_groups[0]["lr"])
-        super().step()
-
-
-def recorded_draft(policy: Policy) -> tuple[Draft, RecordingSgd]:
-    layout = FlatLayout.of(policy)
-    flat = nn.Parameter(torch.zeros(layout.size), requires_grad=False)
-    flat.grad = torch.zeros(layout.size)
-    views = zip(layout.views(flat.data, policy), layout.views(flat.grad, policy), strict=True)
-    for parameter, (view, gradient_view) in zip(policy.parameters(), views, strict=True):
-        view.copy_(parameter.detach())
-        parameter.data = view
-        parameter.grad = gradient_view
-    optimizer = RecordingSgd(flat)
-    return Draft(policy, optimizer, flat.grad), optimizer
 
 
 def small_policy() -> Policy:

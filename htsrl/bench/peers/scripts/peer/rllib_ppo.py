@@ -18,20 +18,20 @@ REPORTED_STEPS = 2000
 """An iteration holds updates for about this many: after each one RLlib sums up, which takes longer than five steps."""
 
 
-class ChannelsLast(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """As RLlib's networks take images."""
+class Image(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """As RLlib's networks take images: numbers from 0 to 1, channels last."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (84, 84, 4), np.float32)
 
     def observation(self, observation: Any) -> Any:
-        return np.moveaxis(observation, 0, -1)
+        return np.moveaxis(observation, 0, -1).astype(np.float32) / 255.0
 
 
 def make_rllib_env(job: Job) -> Env:
     env = make_env(job)
-    return ChannelsLast(env) if job.is_atari else env
+    return Image(env) if job.is_atari else env
 
 
 def network(job: Job) -> DefaultModelConfig:

@@ -42,7 +42,7 @@ def operator(job: Job) -> Any:
     num_outputs = (
         int(actions.n) if isinstance(actions, gymnasium.spaces.Discrete) else int(np.prod(actions.shape or ()))
     )
-    features: nn.Module = nature_cnn() if job.is_atari else nn.Identity()
+    features: nn.Module = AnyBatch(nature_cnn()) if job.is_atari else nn.Identity()
     actor = orthogonal(nn.Linear(512, num_outputs), 0.01) if job.is_atari else mlp(seen[0], num_outputs, 0.01)
     critic = orthogonal(nn.Linear(512, 1), 1.0) if job.is_atari else mlp(seen[0], 1, 1.0)
     if is_discrete:
@@ -58,6 +58,18 @@ def operator(job: Job) -> Any:
         )
     common = TensorDictModule(features, in_keys=["observation"], out_keys=["features"])
     return ActorValueOperator(common, policy, ValueOperator(critic, in_keys=["features"]))
+
+
+class AnyBatch(nn.Module):
+    """The advantage estimate asks for the values of a whole rollout, [B, T, 4, 84, 84]."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.network(images.reshape(-1, *images.shape[-3:]))
+        return features.reshape(*images.shape[:-3], -1)
 
 
 class WithDeviation(nn.Module):

@@ -1,0 +1,131 @@
+"""A gradient in shards: the sequences that it is taken of are cut into a fixed number of parts, each part is
+differentiated by itself, and the sum is taken in their order. So its bits depend on how many shards there are, and not
+on who takes which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.sequences import Chosen, Rows, count, cut
+from htsrl.dataflow.gradient_orders import MOST_PARTS, GradientOrders, Helpers, Order
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.parameters import FlatLayout, ParameterRing
+from htsrl.kill_points import reach
+from htsrl.policies.policy import Policy
+
+
+class GradientShards:
+    """Takes shards of a gradient, each into a row of its own, and adds them up in the first."""
+
+    def __init__(self, rows: Tensor, losses: Tensor, module: nn.Module) -> None:
+        """`rows` are flat like the parameters of `module`, and of all others that are differentiated."""
+        self._rows = rows
+        self._losses = losses
+        layout = FlatLayout.of(module)
+        self._views = [layout.views(row, module) for row in rows]
+
+    @classmethod
+    def over(cls, memory: SharedArrays, ring: ParameterRing) -> GradientShards:
+        """Where others find them, or on the ring's own device."""
+        rows, losses = (torch.from_numpy(memory[name]) for name in ("shard_gradients", "shard_losses"))
+        return cls(rows.to(ring.slots.device), losses.to(ring.slots.device), ring.modules[0])
+
+    @property
+    def sum(self) -> Tensor:
+        """The gradient, once it was added up."""
+        return self._rows[0]
+
+    @property
+    def num_shards(self) -> int:
+        return len(self._rows)
+
+    def take(self, shards: Sequence[int], objective: Objective, policy: Policy, chosen: Chosen, num_steps: int) -> None:
+        """Some shards of the gradient of a mean over the `num_steps` steps of the chosen sequences."""
+        parts = cut(chosen, self.num_shards)
+        for shard in shards:
+            self._rows[shard].zero_()
+            self._losses[shard].zero_()
+            if not count(parts[shard]):
+                continue
+            for parameter, view in zip(policy.parameters(), self._views[shard], strict=True):
+                parameter.grad = view
+            loss = objective(policy, parts[shard], num_steps)
+            loss[0].backward()  # type: ignore[no-untyped-call]
+            self._losses[shard, : len(loss)] = torch.stack(loss).detach()
+
+    def add_up(self) -> Tensor:
+        """Sum all shards; returns the sum of their losses."""
+        losses = self._losses[0].clone()
+        for row, loss in zip(self._rows[1:], self._losses[1:], strict=True):
+            self.sum.add_(row)
+            losses.add_(loss)
+        return losses
+
+
+class Gradient:
+    """The learner's: it takes the first shards, helpers if it has any take the others."""
+
+    def __init__(
+        self, shards: GradientShards, own: Sequence[int], modules: Sequence[nn.Module], helpers: Helpers | None = None
+    ) -> None:
+        """`modules` are the ring's."""
+        assert own[0] == 0, "the sum is taken in the first row, which must be ours"
+        self._shards = shards
+        self._own = own
+        self._modules = modules
+        self._helpers = helpers
+        self._update = 0
+
+    @classmethod
+    def in_one_shard(cls, module: nn.Module) -> Gradient:
+        """In memory of its own."""
+        size, device = FlatLayout.of(module).size, next(module.parameters()).device
+        rows, losses = torch.zeros(1, size, device=device), torch.zeros(1, MOST_PARTS, device=device)
+        return cls(GradientShards(rows, losses, module), own=(0,), modules=(module,))
+
+    @property
+    def sum(self) -> Tensor:
+        return self._shards.sum
+
+    def begin(self, update: int) -> None:
+        """Before anything is written that gradients of the update are taken from."""
+        self._update = update
+        if self._helpers:  # may still be at an order of a learner that has died
+            self._helpers.await_answers()
+
+    def take(self, objective: Objective, policy: Policy, chosen: Chosen) -> Tensor:
+        """The gradient of the mean loss of these sequences, in `sum`; returns the parts of the loss."""
+        rows = objective.learned_rows(chosen)
+        num_steps = count(rows)
+        if self._helpers:
+            self._ask(self._helpers, objective.targets, policy, chosen, rows)
+        self._shards.take(self._own, objective, policy, chosen, num_steps)
+        if self._helpers:
+            self._helpers.await_answers()
+        reach("before a sum of gradients")
+        return self._shards.add_up()[: objective.num_parts]
+
+    def _ask(self, helpers: Helpers, targets: Targets, policy: Policy, chosen: Chosen, rows: Rows) -> None:
+        for shared, target in zip(shared_targets(helpers.orders), targets, strict=True):
+            shared[rows] = target[rows]
+        if isinstance(chosen, Tensor):
+            helpers.orders.sequences[: len(chosen)] = chosen.numpy()
+        neighbours = slice(0, len(chosen)) if isinstance(chosen, Tensor) else chosen
+        slot = next(slot for slot, module in enumerate(self._modules) if module is policy)
+        is_shuffled = isinstance(chosen, Tensor)
+        helpers.ask(Order(self._update, slot, is_shuffled, neighbours.start, neighbours.stop, count(rows)))
+
+
+def shared_targets(orders: GradientOrders) -> Targets:
+    return Targets(*torch.from_numpy(orders.targets))
+
+
+def chosen_by(order: Order, orders: GradientOrders) -> Chosen:
+    if order.is_shuffled:
+        return torch.from_numpy(orders.sequences)[order.begin : order.end]
+    return slice(order.begin, order.end)

@@ -1,0 +1,123 @@
+"""Gradient orders: how the learner has others take shards of a gradient, over shared memory and without a lock.
+
+The learner writes what the order is about, and then its number, into `gradient_order`. Each differentiator finds a
+number that is not its own answer, takes its shards into their rows of `shard_gradients` and `shard_losses`, and then
+writes the number into its word of `gradient_answers`. The learner has taken its own shards meanwhile, waits until all
+answers are its number, and adds the rows up. An order names the update, and so the storage, which everybody maps, and
+the slot of the parameters to differentiate, to which everybody has views; what is copied is which sequences are chosen,
+and their targets.
+
+**What an order is about changes only while every answer is its number.** So nobody ever computes from something that
+is being written, and what was begun for an order can be done once more:
+
+- A differentiator killed before its answer, wherever: its successor finds a number that it has not answered, and takes
+  its shards from the start; nothing that they are made from has changed. Killed after its answer, it had nothing left
+  to do but ring.
+- The learner killed before the number, whatever it has written of the order: nobody looks there. Killed after it: its
+  successor, which begins the update anew, waits for the answers to the order that it finds before it touches the draft,
+  the targets or the order. Then it gives orders with the numbers that follow, so an answer to the dead learner's order
+  is none to its own. The rows that the dead learner left, half summed or clipped, are written anew.
+- Killed before a bell was rung: the supervisor rings all when it replaces somebody.
+
+A version is published after the answers to its last order, so nobody reads a storage that executors may write to.
+As with tickets, a word is written after the data that it announces, and x86-64 shows others the two in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.dataflow.exchange import Words
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.kill_points import reach
+
+MOST_PARTS = 8
+"""Numbers that a loss can be."""
+NUM_TARGETS = 2
+
+
+class Order(NamedTuple):
+    """A gradient to take; in shared memory its number comes first."""
+
+    update: int
+    slot: int
+    """Of the parameters that it is taken at."""
+    is_shuffled: int
+    """Whether the sequences are written down one by one, or are neighbours."""
+    begin: int
+    end: int
+    num_steps: int
+    """The loss is a mean over so many."""
+
+
+def gradient_arrays(num_shards: int, num_parameters: int, num_workers: int, num_rows: int) -> list[ArraySpec]:
+    """By writer; `num_rows` is how many steps a batch holds, and so how many sequences at most."""
+    return [
+        ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
+        ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
+        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner
+        ArraySpec("gradient_answers", (num_workers,), "int64"),  # each differentiator its own; the learner is number 0
+        ArraySpec("shard_gradients", (num_shards, num_parameters), "float32"),  # whoever takes the shard
+        ArraySpec("shard_losses", (num_shards, MOST_PARTS), "float32"),  # whoever takes the shard
+    ]
+
+
+class GradientOrders:
+    """The words between the learner and the differentiators."""
+
+    def __init__(self, memory: SharedArrays) -> None:
+        self._order: Words = memory["gradient_order"]
+        self._answers: Words = memory["gradient_answers"]
+        self.sequences: Words = memory["gradient_sequences"]
+        self.targets: NDArray[np.float32] = memory["gradient_targets"]
+
+    def issue(self, order: Order) -> None:
+        """Once `sequences` and `targets` were written."""
+        assert not self.unanswered(), f"{self.unanswered()} may still be reading order {self._order[0]}"
+        self._order[1:] = order
+        reach("before a gradient order")
+        self._order[0] += 1
+        reach("after a gradient order")
+
+    def pending(self, worker: int) -> Order | None:
+        if self._answers[worker] == self._order[0]:
+            return None
+        return Order(*self._order[1:].tolist())
+
+    def answer(self, worker: int) -> None:
+        reach("before a gradient answer")
+        self._answers[worker] = self._order[0]
+        reach("after a gradient answer")
+
+    def unanswered(self) -> list[int]:
+        """The differentiators that have an order to carry out."""
+        late: list[int] = (np.flatnonzero(self._answers[1:] != self._order[0]) + 1).tolist()
+        return late
+
+
+Wait = Callable[[Callable[[], bool], Callable[[], str]], None]
+"""Sleeps until the first is true; the second says for whom."""
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """The differentiators as the learner sees them."""
+
+    orders: GradientOrders
+    ring: Callable[[], None]
+    wait: Wait
+
+    def ask(self, order: Order) -> None:
+        self.orders.issue(order)
+        self.ring()
+
+    def await_answers(self) -> None:
+        self.wait(lambda: not self.orders.unanswered(), self._late)
+
+    def _late(self) -> str:
+        return f"the gradients of differentiators {self.orders.unanswered()}"

@@ -1,0 +1,73 @@
+"""The differentiator: takes its shards of the gradients that the learner orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
+from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.update import objective_for
+from htsrl.config import Experiment
+from htsrl.dataflow.gradient_orders import GradientOrders, Order
+from htsrl.dataflow.parameters import ParameterRing
+from htsrl.dataflow.shared import Shared
+from htsrl.policies.policy import Policy
+from htsrl.roles.feed import feed_of
+from htsrl.roles.role import Notify
+
+
+class Differentiator:
+    """Holds no state: all that an order needs lies in shared memory."""
+
+    def __init__(
+        self,
+        worker: int,
+        shards: Sequence[int],
+        experiment: Experiment,
+        shared: Shared,
+        parameters: ParameterRing,
+        orders: GradientOrders,
+        gradient: GradientShards,
+        notify_learner: Notify,
+    ) -> None:
+        self._worker = worker
+        self._shards = shards
+        self._experiment = experiment
+        self._observation_names = shared.storages.spec.observation_names
+        self._feed = feed_of(shared)
+        self._modules = parameters.modules
+        self._device = parameters.slots.device
+        self._orders = orders
+        self._gradient = gradient
+        self._notify_learner = notify_learner
+        self._objectives: dict[int, Objective] = {}  # of the update under way
+
+    def advance(self) -> bool:
+        order = self._orders.pending(self._worker)
+        if order is None:
+            return False
+        self.differentiate(order)
+        self._orders.answer(self._worker)
+        self._notify_learner()
+        return True
+
+    def waits_for(self) -> str:
+        return "gradients to take"
+
+    def differentiate(self, order: Order) -> None:
+        policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
+        assert isinstance(policy, Policy)
+        self._gradient.take(self._shards, self._objective_of(order), policy, chosen, order.num_steps)
+
+    def _objective_of(self, order: Order) -> Objective:
+        if order.update not in self._objectives:
+            targets = shared_targets(self._orders)
+            objective = objective_for(self._experiment, order.update, self._batch_of(order), targets)
+            self._objectives = {order.update: objective}
+        return self._objectives[order.update]
+
+    def _batch_of(self, order: Order) -> Batch:
+        """What the learner learns from."""
+        fields = self._feed.fields(order.update)
+        return Batch.from_storage(fields, self._observation_names, self._device)

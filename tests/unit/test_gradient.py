@@ -1,0 +1,178 @@
+"""Gradients in shards: how sequences are cut, what a shard counts for, and that the sum is the whole gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_loss, a2c_update
+from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.gradient import Gradient, GradientShards
+from htsrl.algorithms.objective import Targets
+from htsrl.algorithms.ppo import Minibatch, PPOProgress, ppo_loss, ppo_update
+from htsrl.algorithms.returns import Transitions
+from htsrl.algorithms.sequences import count, cut
+from htsrl.config import A2C, PPO, Network
+from htsrl.dataflow.gradient_orders import MOST_PARTS
+from htsrl.dataflow.parameters import FlatLayout
+from htsrl.numerics import single_threaded
+from htsrl.policies.distributions import Categorical
+from htsrl.policies.policy import Policy, build_policy
+
+OBSERVATIONS = spaces.Box(-1.0, 1.0, (3,), np.float32)
+NUM_STEPS, NUM_COLUMNS = 8, 4
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with single_threaded(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+# --- the cut ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 9))
+def test_shards_are_neighbours_nearly_equal_and_the_same_for_ranges_and_lists(
+    begin: int, size: int, num_shards: int
+) -> None:
+    ranges = cut(slice(begin, begin + size), num_shards)
+    lists = cut(torch.arange(begin, begin + size), num_shards)
+    everything = torch.arange(begin + size)
+    for a, b in zip(ranges, lists, strict=True):
+        assert torch.equal(everything[a], everything[b])
+    assert [x for shard in ranges for x in everything[shard].tolist()] == list(range(begin, begin + size))
+    sizes = [count(shard) for shard in ranges]
+    assert sizes == [count(shard) for shard in lists]
+    assert max(sizes) - min(sizes) <= 1
+
+
+# --- what a shard counts for -----------------------------------------------------------------------------------------
+
+
+def test_the_shares_of_a_shard_agree_with_pencil_and_paper() -> None:
+    """Of 4 steps the last: ratio 1.5 of an advantage -1, a value 2 off, entropy ln 2; all over 4."""
+    data = Minibatch(torch.tensor([0]), torch.tensor([1 / 3]).log(), *(torch.tensor([x]) for x in (0.0, -1.0, 2.0)))
+    loss = ppo_loss(Categorical(torch.zeros(1, 2)), torch.zeros(1), data, PPO(), 0.2, num_steps=4)
+    assert loss.policy.item() == pytest.approx(1.5 / 4)
+    assert loss.value.item() == pytest.approx(4 / 4)
+    assert loss.entropy.item() == pytest.approx(0.693147 / 4)
+    assert loss.clip_fraction.item() == pytest.approx(1 / 4)
+    assert loss.total.item() == pytest.approx(1.5 / 4 + 0.5 * 4 / 4)
+    one = torch.ones(1)
+    share = a2c_loss(Categorical(torch.zeros(1, 2)), 3 * one, one.long(), one, one, A2C(), num_steps=8)
+    assert share.policy.item() == pytest.approx(0.693147 / 8)
+    assert share.value.item() == pytest.approx(4 / 8)
+
+
+def test_shards_are_added_up_in_their_order() -> None:
+    """(1e8 + 1) - 1e8 is 0 in single precision, and 1 in any order that begins with the large ones."""
+    layer = nn.Linear(1, 1, bias=False)
+    rows, losses = torch.tensor([[1e8], [1.0], [-1e8]]).expand(3, 16).contiguous(), torch.zeros(3, MOST_PARTS)
+    losses[:, 0] = torch.tensor([1e8, 1.0, -1e8])
+    shards = GradientShards(rows, losses, layer)
+    assert shards.add_up()[0] == 0.0
+    assert (shards.sum == 0.0).all()
+
+
+def test_a_shard_of_nothing_adds_nothing() -> None:
+    policy, batch = small_policy("none"), random_batch("none", has_gaps=False)
+    gradient, shards = sharded(policy, 5)
+    steps = NUM_STEPS * NUM_COLUMNS
+    objective = A2CObjective(
+        A2C(), batch, Targets(torch.randn(steps), torch.randn(steps)), Lengths(NUM_STEPS, 1), "none"
+    )
+    gradient.take(objective, policy, slice(0, 3))
+    expected, _ = sharded(policy, 1)
+    expected.take(objective, policy, slice(0, 3))
+    assert [bool(row.any()) for row in shards[1:]] == [True, True, False, False]
+    torch.testing.assert_close(gradient.sum, expected.sum)
+
+
+# --- the sum ---------------------------------------------------------------------------------------------------------
+
+
+def small_policy(memory: Any) -> Policy:
+    return build_policy(OBSERVATIONS, spaces.Discrete(4), Network(hidden_sizes=(8,), memory=memory, memory_size=6), 1)
+
+
+def random_batch(memory: str, has_gaps: bool) -> Batch:
+    shape = (NUM_STEPS, NUM_COLUMNS)
+    ends = torch.rand(shape) < 0.1
+    steps = Transitions(torch.randn(shape), torch.randn(shape), torch.randn(shape), ends, torch.zeros_like(ends))
+    return Batch(
+        observations={"obs": torch.randn(*shape, 3)},
+        actions=torch.randint(4, shape),
+        log_probs=torch.full(shape, 0.25).log() + 0.1 * torch.randn(shape),
+        steps=steps,
+        active=torch.rand(shape) < 0.6 if has_gaps else None,
+        states=None if memory == "none" else torch.randn(*shape, small_policy(memory).state_size),
+    )
+
+
+def sharded(policy: Policy, num_shards: int) -> tuple[Gradient, Tensor]:
+    rows = torch.full((num_shards, FlatLayout.of(policy).size), torch.nan)  # of the gradient before
+    shards = GradientShards(rows, torch.full((num_shards, MOST_PARTS), torch.nan), policy)
+    return Gradient(shards, range(num_shards), [policy]), rows
+
+
+class Steps:
+    """Writes down the gradients that it is given, and moves along."""
+
+    def __init__(self, policy: Policy, gradient: Gradient) -> None:
+        self.param_groups: list[dict[str, Any]] = [{}]
+        self.gradients: list[Tensor] = []
+        self._policy, self._gradient = policy, gradient
+
+    def step(self) -> None:
+        self.gradients.append(self._gradient.sum.clone())
+        views = FlatLayout.of(self._policy).views(self._gradient.sum, self._policy)
+        for parameter, view in zip(self._policy.parameters(), views, strict=True):
+            parameter.data -= 0.01 * view
+
+
+def update(
+    algorithm: A2C | PPO, memory: str, batch: Batch, num_shards: int
+) -> tuple[Sequence[Tensor], dict[str, float]]:
+    policy, length = small_policy(memory), 1 if memory == "none" else 4
+    gradient, _ = sharded(policy, num_shards)
+    steps: Any = Steps(policy, gradient)
+    draft = Draft(policy, steps, gradient)
+    if isinstance(algorithm, A2C):
+        metrics = a2c_update(algorithm, draft, policy, batch, Lengths(4, length), learning_rate=0.01)
+    else:
+        progress = PPOProgress(1, 0, learning_rate=0.01, clip_range=0.2, sequence_steps=length)
+        metrics = ppo_update(algorithm, draft, batch, NUM_STEPS, progress)
+    return steps.gradients, metrics
+
+
+@pytest.mark.parametrize("num_shards", [2, 3, 7])
+@pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO(epochs=2, num_minibatches=2)],
+    ids=["a2c", "a2c_normalized", "ppo"],
+)
+def test_a_gradient_in_shards_is_that_of_the_whole(
+    algorithm: A2C | PPO, memory: str, has_gaps: bool, num_shards: int
+) -> None:
+    """Though with agents that come and go, shards hold different numbers of learned steps."""
+    batch = random_batch(memory, has_gaps)
+    whole, whole_metrics = update(algorithm, memory, batch, 1)
+    parts, metrics = update(algorithm, memory, batch, num_shards)
+    assert len(whole) == (4 if isinstance(algorithm, PPO) else 2)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.norm() > 0.01
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert metrics == pytest.approx(whole_metrics, rel=1e-4, abs=1e-5)
