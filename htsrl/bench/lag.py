@@ -24,7 +24,7 @@ class LagRow:
 
     epochs: int
     load: float
-    """The share of the time that the learner learns."""
+    """The share of the time that the learner does not wait: `n rho` of the claim."""
     lag: Summary
     """In updates."""
     claimed: float | None
@@ -36,18 +36,11 @@ def lag_rows(measured: Sequence[Measured]) -> list[LagRow]:
     rows = []
     for point in dict.fromkeys(run.point for run in measured):
         runs = [run for run in measured if run.point == point]
-        load = min(1.0, Summary.of([load_of(run) for run in runs]).median)
+        load = Summary.of([run.load for run in runs if run.load is not None]).median
         claimed = expected_lag(1, load)
         lag = Summary.of([run.lag for run in runs if run.lag is not None])
         rows.append(LagRow(point.epochs, load, lag, claimed if math.isfinite(claimed) else None))
     return sorted(rows, key=lambda row: row.load)
-
-
-def load_of(run: Measured) -> float:
-    """Updates in a second times the seconds of learning for each: `n rho` of the claim."""
-    assert run.learning_seconds is not None
-    updates_per_second = run.steps_per_second / (run.point.num_envs * run.point.sync_interval)
-    return updates_per_second * run.learning_seconds
 
 
 def lag_table(rows: Sequence[LagRow]) -> Table:
@@ -66,9 +59,10 @@ def lag_table(rows: Sequence[LagRow]) -> Table:
         [
             f"Asynchronous PPO with {LAG_POINTS[0].num_envs} sleeping environments, rollouts of "
             f"{LAG_POINTS[0].sync_interval} steps and room for {QUEUE_LENGTH} of each; more epochs make the learner "
-            "slower. The load is the share of the time that it learns. Claim 2 is about data that arrive at random "
-            "times, one update for each, and counts from their arrival; here a batch is all environments' rollouts, "
-            "which come more evenly, and the lag counts from every step, so that the time of a rollout is in it. "
+            "slower. The load is the share of the time that it does not wait. Claim 2 is about data that arrive at "
+            "random times, one update for each, and counts from their arrival; here a batch is all environments' "
+            "rollouts, which come more evenly, and the lag counts from every step, so that the time of a rollout is "
+            "in it. "
             "Under hts the lag is 1, whatever the load.",
         ],
     )

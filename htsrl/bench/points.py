@@ -98,6 +98,8 @@ class Measured:
     """CPU time of the learner for one update, where it was measured."""
     lag: float | None = None
     """Versions that the data were behind, on average over the second half of the run, where it was measured."""
+    load: float | None = None
+    """The share of the time that the learner did not wait, in that half."""
 
 
 def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:
@@ -108,7 +110,10 @@ def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> M
         lines = read_json_lines(RunFolder(run_dir).metrics_file) if point.epochs else []
     if not point.epochs:
         return Measured(point, seed, result.steps_per_second, learning_seconds=None)
-    return Measured(point, seed, result.steps_per_second, _learning_seconds(lines), _lag(lines))
+    second_half = lines[len(lines) // 2 - 1 :]
+    return Measured(
+        point, seed, result.steps_per_second, _learning_seconds(lines), _lag(second_half), _load(second_half)
+    )
 
 
 def _learning_seconds(lines: list[dict[str, Any]]) -> float:
@@ -118,5 +123,11 @@ def _learning_seconds(lines: list[dict[str, Any]]) -> float:
 
 
 def _lag(lines: list[dict[str, Any]]) -> float:
-    settled = [float(line["hts/lag"]) for line in lines[len(lines) // 2 :]]
-    return sum(settled) / len(settled)
+    return sum(float(line["hts/lag"]) for line in lines) / len(lines)
+
+
+def _load(lines: list[dict[str, Any]]) -> float:
+    """By the clock: a learner that others keep from the CPU is busy all the same."""
+    first, last = lines[0], lines[-1]
+    waited = last["wait/learner_seconds"] - first["wait/learner_seconds"]
+    return float(1.0 - waited / (last["time/time_elapsed"] - first["time/time_elapsed"]))

@@ -10,7 +10,7 @@ import pytest
 
 from htsrl.bench import variance
 from htsrl.bench.lag import LAG_POINTS, lag_rows, lag_table
-from htsrl.bench.points import Measured, Point, run_point
+from htsrl.bench.points import Measured, Point, _load, run_point
 from htsrl.bench.tables.variance import FIGURES, VarianceTable
 from htsrl.bench.variance import HEADLINE, Headline, VarianceBench, lockstep
 from htsrl.errors import ConfigError
@@ -22,7 +22,8 @@ BENCH = VarianceBench(tuple(FIGURES.values()), MEAN, 4.0, repetitions=1, headlin
 def ideal(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:
     """A run as Claim 1 has it, with learning of 20 ms an epoch."""
     learning = 0.02 * point.epochs if point.epochs else None
-    return Measured(point, seed, point.bound(mean_seconds), learning, lag=1.5 if point.epochs else None)
+    lag, load = (1.5, 0.5) if point.epochs else (None, None)
+    return Measured(point, seed, point.bound(mean_seconds), learning, lag, load)
 
 
 def test_a_point_in_several_figures_is_measured_once() -> None:
@@ -104,9 +105,8 @@ def test_the_headline_compares_runs_of_the_same_seed() -> None:
 def test_the_lag_stands_beside_claim_2_at_the_load_that_the_learner_had() -> None:
     point = Point(schedule="async", num_envs=16, sync_interval=20, epochs=4)
     slow = replace(point, epochs=40)
-    # 5 updates of 320 steps in a second, 100 ms each: half of the time.
-    runs = [Measured(slow, 1, 1600.0, 0.3, lag=9.0)]
-    runs += [Measured(point, seed, 1600.0, 0.1, lag=lag) for seed, lag in enumerate((1.0, 2.0, 6.0))]
+    runs = [Measured(slow, 1, 1600.0, 0.3, lag=9.0, load=1.0)]
+    runs += [Measured(point, seed, 1600.0, 0.1, lag, load=0.5) for seed, lag in enumerate((1.0, 2.0, 6.0))]
 
     half, full = lag_rows(runs)
 
@@ -149,6 +149,14 @@ def test_a_point_runs_and_tells_what_learning_took_and_how_old_the_data_were() -
     asynchronous = run_point(replace(point, schedule="async"), mean_seconds=0.001, seconds=0.05, seed=1)
     assert asynchronous.lag is not None
     assert 0 < asynchronous.lag < 4
+    assert asynchronous.load is not None
+    assert 0 <= asynchronous.load <= 1
+
+
+def test_a_learner_is_busy_when_it_does_not_wait() -> None:
+    lines = [{"wait/learner_seconds": waited, "time/time_elapsed": now} for waited, now in ((1, 10), (2, 12), (4, 20))]
+
+    assert _load(lines) == pytest.approx(0.7)
 
 
 def test_bench_variance_writes_a_record_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
