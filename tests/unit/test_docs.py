@@ -48,9 +48,17 @@ def test_an_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_there_are_examples() -> None:
-    assert {"README-0", "teams-0", "normalization-0", "spaces-0", "masks-0", "memory-0", "policies-0", "export-0"} <= {
-        str(example.id) for example in EXAMPLES
-    }
+    assert {
+        "README-0",
+        "baselines-0",
+        "teams-0",
+        "normalization-0",
+        "spaces-0",
+        "masks-0",
+        "memory-0",
+        "policies-0",
+        "export-0",
+    } <= {str(example.id) for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
