@@ -154,13 +154,13 @@ def _changes_of_numerics(folder: RunFolder, config: Config, allowed: bool) -> li
 def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: LearnerSlots) -> Standing:
     """Where the run stands; what its files say of later barriers is removed, for they will be written again."""
     version, steps = checkpoint.document["version"], checkpoint.document["steps"]
-    if drop_lines_after(folder.digest_file, "update", version - 1) != (version - 1 if version else None):
-        raise RunFolderError(
-            f"{folder.digest_file} lacks barriers before version {version}, which the checkpoint is of; put back the "
-            "file that belongs there, or begin anew with `htsrl train --config`"
-        )
+    for file in [folder.digest_file, *([folder.schedule_file] if config.experiment.queues else [])]:
+        if drop_lines_after(file, "update", version - 1) != (version - 1 if version else None):
+            raise RunFolderError(
+                f"{file} lacks barriers before version {version}, which the checkpoint is of; put back the "
+                "file that belongs there, or begin anew with `htsrl train --config`"
+            )
     drop_lines_after(folder.metrics_file, "step", steps)
-    drop_lines_after(folder.schedule_file, "update", version - 1)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
     seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
     return Standing(

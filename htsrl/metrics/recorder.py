@@ -49,7 +49,7 @@ class Recorder:
         if placement.tensorboard:
             self._sinks.append(TensorBoard(folder.tensorboard_dir, self.say, purge_step=standing.steps + 1))
         self._digest_file = LineFile(folder.digest_file, self.say)
-        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.schedule == "async" else None
+        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.queues else None
         self._clock = Clock(standing.steps, standing.seconds)
         self._standing = standing
         self._restarts = 0

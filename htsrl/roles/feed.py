@@ -123,9 +123,7 @@ class QueueFeed:
         self._queue.choose(update, rollouts)
 
     def fields(self, update: int) -> Fields:
-        rollouts = self._rollouts(update)
-        assert rollouts is not None, f"there is nothing yet for update {update}"
-        return self._storages.gathered(rollouts)
+        return self._storages.gathered(self._chosen(update))
 
     def check_versions(self, update: int, fields: Fields) -> None:
         made_by = fields["versions"]
@@ -137,7 +135,7 @@ class QueueFeed:
 
     def feeding(self, update: int, fields: Fields) -> Feeding:
         """Which rollouts, and which versions answered in them; those are the same for all agents of an environment."""
-        num_agents, rollouts = self._storages.spec.num_agents, self._rollouts(update) or []
+        num_agents, rollouts = self._storages.spec.num_agents, self._chosen(update)
         versions, value_versions = fields["versions"][:, ::num_agents], fields[BOOTSTRAP_VERSIONS][:, ::num_agents]
         return Feeding(
             update,
@@ -148,13 +146,18 @@ class QueueFeed:
         )
 
     def release(self, update: int) -> None:
-        self._queue.release(update + 1, self._rollouts(update) or [])
+        self._queue.release(update + 1, self._chosen(update))
 
     def source(self, update: int) -> str:
         return f"the queue (update {update})"
 
     def waits_for(self, update: int) -> str:
         return f"{self._num_envs} complete rollouts in the queue (update {update})"
+
+    def _chosen(self, update: int) -> list[Rollout]:
+        rollouts = self._rollouts(update)
+        assert rollouts is not None, f"there is nothing yet for update {update}"
+        return rollouts
 
     def _rollouts(self, update: int) -> list[Rollout] | None:
         """Chosen once: while the learner is at work, more come in."""

@@ -11,7 +11,7 @@ from helpers import Outcome, run
 
 from htsrl import A2C, Experiment, Placement, RunResult, resume
 
-Schedule = Literal["hts", "sync", "lockstep"]
+Schedule = Literal["hts", "sync", "lockstep", "async"]
 
 # The limit cuts some episodes and lets others fall over.
 _EXPERIMENT = Experiment("CartPole-v1", {"max_episode_steps": 20}, algorithm=A2C(), num_envs=4, sync_interval=5)

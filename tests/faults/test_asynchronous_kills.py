@@ -12,33 +12,29 @@ from live_run import LiveRun, patience
 from small_run import quiet_placement, resume_inline, small_experiment, small_flags
 from test_kill_points import PROCESSES, Kill, run_until_killed
 
-from htsrl import Config, Experiment, train
+from htsrl import Config, RunFolderError, resume, train
 from htsrl.digest import read_links
 from htsrl.kill_points import KILL_AT, KILL_ONCE
 from htsrl.run_folder import RunFolder
 
 NUM_UPDATES = 30
 QUICK = [
-    Kill("executor 0", "before a rollout counts", 30),
-    Kill("actor 0", "inside an answer", 40),
-    Kill("learner", "before a publish", 10),
+    Kill("executor 0", "before a rollout counts", 30, "async"),
+    Kill("actor 0", "inside an answer", 40, "async"),
+    Kill("learner", "before a publish", 10, "async"),
 ]
 SLOW = [
-    Kill("executor 0", "inside a storage write", 100),
-    Kill("executor 0", "inside a capsule", 31),
-    Kill("executor 0", "after a rollout counts", 32),
-    Kill("executor 0", "after a request", 150),
-    Kill("actor 0", "before an answer", 50),
-    Kill("actor 0", "after an answer", 60),
-    Kill("learner", "optimizer step", 7),
-    Kill("learner", "before a commit", 8),
-    Kill("learner", "after a publish", 11),
-    Kill("learner", "checkpoint written", 2),
+    Kill("executor 0", "inside a storage write", 100, "async"),
+    Kill("executor 0", "inside a capsule", 31, "async"),
+    Kill("executor 0", "after a rollout counts", 32, "async"),
+    Kill("executor 0", "after a request", 150, "async"),
+    Kill("actor 0", "before an answer", 50, "async"),
+    Kill("actor 0", "after an answer", 60, "async"),
+    Kill("learner", "optimizer step", 7, "async"),
+    Kill("learner", "before a commit", 8, "async"),
+    Kill("learner", "after a publish", 11, "async"),
+    Kill("learner", "checkpoint written", 2, "async"),
 ]
-
-
-def asynchronous() -> Experiment:
-    return replace(small_experiment(NUM_UPDATES), schedule="async")
 
 
 def replayed(run_dir: Path, to: Path) -> Outcome:
@@ -61,7 +57,7 @@ def test_a_worker_killed_at_any_point_leaves_a_run_that_goes_on_and_can_be_repea
         deadline_seconds=patience(30.0),
         verify_storages=True,
     )
-    result = train(Config(asynchronous(), crew))
+    result = train(Config(small_experiment(NUM_UPDATES, "async"), crew))
     monkeypatch.undo()
     assert (tmp_path / "killed").exists(), f"nobody came to {kill.point!r} {kill.times} times"
     assert result.restarts == 1
@@ -82,3 +78,12 @@ def test_a_run_that_goes_on_from_a_checkpoint_can_be_repeated_from_its_beginning
     resumed = Outcome.read(run_dir)
     assert len(resumed.links) == NUM_UPDATES
     assert_same_run(replayed(run_dir, tmp_path / "again"), resumed)
+
+
+def test_a_run_whose_schedule_was_lost_is_not_gone_on_with(tmp_path: Path) -> None:
+    """It could never be repeated, and would not say so until somebody tries."""
+    crew = quiet_placement(backend="inline", run_dir=tmp_path / "run")
+    train(Config(small_experiment(4, "async"), crew))
+    (tmp_path / "run" / "schedule.jsonl").unlink()
+    with pytest.raises(RunFolderError, match=r"schedule\.jsonl lacks barriers before version 4"):
+        resume(tmp_path / "run", total_steps=10_000, placement=quiet_placement(backend="inline"))

@@ -49,7 +49,23 @@ def test_the_defaults_work() -> None:
         (configure(A2C(unroll_length=-5)), "unroll_length=-5 must be at least 1"),
         (configure(seed=-1), "seed=-1 must be from 0"),
         (configure(seed=2**63), f"seed={2**63} must be from 0"),
-        (configure(schedule="asap"), "schedule='asap' .*hts.*sync.*lockstep"),
+        (configure(schedule="asap"), "schedule='asap' .*hts.*sync.*lockstep.*async"),
+        (configure(schedule="async", queue_length=1), "queue_length=1 must be from 2 to 1024"),
+        (configure(schedule="async", queue_length=1025), "queue_length=1025 must be from 2 to 1024"),
+        (
+            configure(A2C(lag_correction="delayed_gradient"), schedule="async"),
+            "lag_correction=delayed_gradient needs data of one known version.*use vtrace, importance or none",
+        ),
+        (configure(A2C(lag_correction="retrace")), "lag_correction='retrace' .*delayed_gradient.*vtrace"),  # type: ignore[arg-type]
+        (
+            configure(A2C(normalize_rewards=True), schedule="async"),
+            "normalize_rewards=True follows .*schedule=async.*--no-normalize-rewards, or use hts",
+        ),
+        (configure(PPO(normalize_rewards=True), schedule="async"), "normalize_rewards=True follows"),
+        (
+            configure(schedule="hts", replay_schedule=Path("runs/one")),
+            "replay_schedule=runs/one is for schedule=async; runs under hts repeat themselves from their seed",
+        ),
         (configure(network=Network(hidden_sizes=(64, 0))), r"hidden_sizes=\(64, 0\) must be all at least 1"),
         (configure(PPO(learning_rate=0.0)), "learning_rate=0.0 must be above 0"),
         (configure(PPO(learning_rate=float("nan"))), "learning_rate=nan must be"),

@@ -53,6 +53,7 @@ def test_an_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Monke
 def test_there_are_examples() -> None:
     assert {
         "README-0",
+        "baselines-0",
         "teams-0",
         "normalization-0",
         "spaces-0",
