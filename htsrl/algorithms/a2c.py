@@ -38,19 +38,12 @@ class A2CLoss(NamedTuple):
 
 
 def a2c_loss(
-    distribution: Distribution,
-    values: Tensor,
-    actions: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
-    settings: A2C,
-    num_steps: int | None = None,
+    distribution: Distribution, values: Tensor, actions: Tensor, advantages: Tensor, returns: Tensor, settings: A2C
 ) -> A2CLoss:
-    """Policy gradient, squared value error and entropy bonus: the share of these steps in a mean over `num_steps`."""
-    num_steps = len(values) if num_steps is None else num_steps
-    policy = -((advantages * distribution.log_prob(actions)).sum() / num_steps)
-    value = (returns - values).square().sum() / num_steps
-    entropy = distribution.entropy().sum() / num_steps
+    """Policy gradient, squared value error and entropy bonus."""
+    policy = -(advantages * distribution.log_prob(actions)).mean()
+    value = (returns - values).square().mean()
+    entropy = distribution.entropy().mean()
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     return A2CLoss(total, policy, value, entropy)
 
@@ -83,7 +76,7 @@ class A2CObjective:
     def learned_rows(self, chosen: Chosen) -> Rows:
         return self.sequences.choose(chosen).learned
 
-    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> A2CLoss:
+    def __call__(self, policy: Policy, chosen: Chosen) -> A2CLoss:
         piece = self.sequences.choose(chosen)
         distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
         actions, (advantages, returns) = self._actions[piece.learned], (x[piece.learned] for x in self.targets)
@@ -94,7 +87,7 @@ class A2CObjective:
                 if self._settings.normalize_advantages:
                     advantages = normalized(advantages)
             advantages = importance(self._batch, now) * advantages
-        return a2c_loss(distribution, values, actions, advantages, returns, self._settings, num_steps)
+        return a2c_loss(distribution, values, actions, advantages, returns, self._settings)
 
 
 def a2c_update(

@@ -50,13 +50,14 @@ class GradientShards:
         for shard in shards:
             self._rows[shard].zero_()
             self._losses[shard].zero_()
-            if not count(parts[shard]):
+            share = count(objective.learned_rows(parts[shard])) / max(num_steps, 1)
+            if not share:
                 continue
             for parameter, view in zip(policy.parameters(), self._views[shard], strict=True):
                 parameter.grad = view
-            loss = objective(policy, parts[shard], num_steps)
-            loss[0].backward()  # type: ignore[no-untyped-call]
-            self._losses[shard, : len(loss)] = torch.stack(loss).detach()
+            loss = objective(policy, parts[shard])
+            (loss[0] * share).backward()  # type: ignore[no-untyped-call]
+            self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
 
     def add_up(self) -> Tensor:
         """Sum all shards; returns the sum of their losses."""

@@ -1,4 +1,4 @@
-"""What an update minimises: a mean over steps, and so a sum of what the shards of its sequences come to."""
+"""What an update minimises: a mean over steps, and so over the shards of its sequences, each by its number of steps."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Objective(Protocol):
     def learned_rows(self, chosen: Chosen) -> Rows:
         """The steps that the loss of these sequences is about."""
 
-    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> tuple[Tensor, ...]:
-        """The share of these sequences in a mean over `num_steps`: what to differentiate, then the parts to report."""
+    def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
+        """Means over those steps: what to differentiate, then the parts to report."""
 
 
 def normalize_advantages(objective: Objective, chosen: Chosen, advantages: Tensor) -> None:

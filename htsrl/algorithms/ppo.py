@@ -56,37 +56,28 @@ class PPOLoss(NamedTuple):
     clip_fraction: Tensor
 
 
-def ppo_loss(
-    distribution: Distribution,
-    values: Tensor,
-    data: Minibatch,
-    settings: PPO,
-    clip_range: float,
-    num_steps: int | None = None,
-) -> PPOLoss:
-    """Clipped surrogate, (clipped) squared value error and entropy bonus: the share of these steps in a mean over
-    `num_steps`."""
-    num_steps = len(values) if num_steps is None else num_steps
+def ppo_loss(distribution: Distribution, values: Tensor, data: Minibatch, settings: PPO, clip_range: float) -> PPOLoss:
+    """Clipped surrogate, (clipped) squared value error and entropy bonus."""
     log_ratio = distribution.log_prob(data.actions) - data.log_probs
     ratio = log_ratio.exp()
     clipped_ratio = ratio.clamp(1 - clip_range, 1 + clip_range)
-    policy = -(torch.min(data.advantages * ratio, data.advantages * clipped_ratio).sum() / num_steps)
-    value = _value_errors(values, data, settings.value_clip_range).sum() / num_steps
-    entropy = distribution.entropy().sum() / num_steps
+    policy = -torch.min(data.advantages * ratio, data.advantages * clipped_ratio).mean()
+    value = _value_loss(values, data, settings.value_clip_range)
+    entropy = distribution.entropy().mean()
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     with torch.no_grad():
         # Low-variance estimate of the divergence: http://joschu.net/blog/kl-approx.html
-        approx_kl = (ratio - 1 - log_ratio).sum() / num_steps
-        clip_fraction = ((ratio - 1).abs() > clip_range).float().sum() / num_steps
+        approx_kl = (ratio - 1 - log_ratio).mean()
+        clip_fraction = ((ratio - 1).abs() > clip_range).float().mean()
     return PPOLoss(total, policy, value, entropy, approx_kl, clip_fraction)
 
 
-def _value_errors(values: Tensor, data: Minibatch, value_clip_range: float | None) -> Tensor:
+def _value_loss(values: Tensor, data: Minibatch, value_clip_range: float | None) -> Tensor:
     errors = (values - data.returns).square()
     if value_clip_range is None:
-        return errors
+        return errors.mean()
     near = data.values + (values - data.values).clamp(-value_clip_range, value_clip_range)
-    return torch.max(errors, (near - data.returns).square())
+    return torch.max(errors, (near - data.returns).square()).mean()
 
 
 class PPOObjective:
@@ -107,11 +98,10 @@ class PPOObjective:
     def learned_rows(self, chosen: Chosen) -> Rows:
         return self.sequences.choose(chosen).learned
 
-    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> PPOLoss:
+    def __call__(self, policy: Policy, chosen: Chosen) -> PPOLoss:
         piece = self.sequences.choose(chosen)
         distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
-        data = self._data.rows(piece.learned)
-        return ppo_loss(distribution, values, data, self._settings, self._clip_range, num_steps)
+        return ppo_loss(distribution, values, self._data.rows(piece.learned), self._settings, self._clip_range)
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_loss, a2c_update
+from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.gradient import Gradient, GradientShards
 from htsrl.algorithms.objective import Targets
-from htsrl.algorithms.ppo import Minibatch, PPOProgress, ppo_loss, ppo_update
+from htsrl.algorithms.ppo import PPOProgress, ppo_update
 from htsrl.algorithms.returns import Transitions
-from htsrl.algorithms.sequences import count, cut
+from htsrl.algorithms.sequences import Chosen, Rows, count, cut
 from htsrl.config import A2C, PPO, Network
 from htsrl.dataflow.gradient_orders import MOST_PARTS
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.numerics import single_threaded
-from htsrl.policies.distributions import Categorical
 from htsrl.policies.policy import Policy, build_policy
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -60,19 +59,32 @@ def test_shards_are_neighbours_nearly_equal_and_the_same_for_ranges_and_lists(
 # --- what a shard counts for -----------------------------------------------------------------------------------------
 
 
-def test_the_shares_of_a_shard_agree_with_pencil_and_paper() -> None:
-    """Of 4 steps the last: ratio 1.5 of an advantage -1, a value 2 off, entropy ln 2; all over 4."""
-    data = Minibatch(torch.tensor([0]), torch.tensor([1 / 3]).log(), *(torch.tensor([x]) for x in (0.0, -1.0, 2.0)))
-    loss = ppo_loss(Categorical(torch.zeros(1, 2)), torch.zeros(1), data, PPO(), 0.2, num_steps=4)
-    assert loss.policy.item() == pytest.approx(1.5 / 4)
-    assert loss.value.item() == pytest.approx(4 / 4)
-    assert loss.entropy.item() == pytest.approx(0.693147 / 4)
-    assert loss.clip_fraction.item() == pytest.approx(1 / 4)
-    assert loss.total.item() == pytest.approx(1.5 / 4 + 0.5 * 4 / 4)
-    one = torch.ones(1)
-    share = a2c_loss(Categorical(torch.zeros(1, 2)), 3 * one, one.long(), one, one, A2C(), num_steps=8)
-    assert share.policy.item() == pytest.approx(0.693147 / 8)
-    assert share.value.item() == pytest.approx(4 / 8)
+class Squares:
+    """The loss of a step is its number times the weight, squared over two."""
+
+    num_parts = 1
+    targets = Targets(torch.zeros(0), torch.zeros(0))
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        """All but step 1."""
+        rows = torch.arange(10)[chosen]
+        return rows[rows != 1]
+
+    def __call__(self, policy: Any, chosen: Chosen) -> tuple[Tensor, ...]:
+        return ((self.learned_rows(chosen) * policy.weight.squeeze()).square().mean() / 2,)
+
+
+def test_the_shards_of_a_gradient_agree_with_pencil_and_paper() -> None:
+    """Of steps 0, 2, 3 and 4 at weight 1: (0 + 4 + 9 + 16) / 4 = 7.25, of which steps 0 to 2 make 1, the rest 6.25."""
+    layer: Any = nn.Linear(1, 1, bias=False)
+    layer.weight.data.fill_(1.0)
+    rows, losses = torch.full((2, 16), torch.nan), torch.full((2, MOST_PARTS), torch.nan)
+    gradient = Gradient(GradientShards(rows, losses, layer), own=(0, 1), modules=(layer,))
+    (loss,) = gradient.take(Squares(), layer, slice(0, 5))
+    assert rows[1, 0] == 6.25
+    assert gradient.sum[0] == 7.25
+    assert losses[:, 0].tolist() == [0.5, 3.125]
+    assert loss == 3.625
 
 
 def test_shards_are_added_up_in_their_order() -> None:

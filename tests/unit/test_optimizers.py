@@ -74,7 +74,7 @@ class Whole:
     def learned_rows(self, chosen: Chosen) -> Rows:
         return chosen
 
-    def __call__(self, policy: Policy, chosen: Chosen, num_steps: int) -> tuple[Tensor, ...]:
+    def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
         return (self._loss(policy),)
 
 
