@@ -190,6 +190,11 @@ class Experiment:
         return self.schedule == "async"
 
     @property
+    def learns_meanwhile(self) -> bool:
+        """Whether the learner works while environments are stepped."""
+        return self.schedule in ("hts", "async")
+
+    @property
     def unroll_steps(self) -> int:
         return self.interval_steps if self.algorithm.unroll_length is None else self.algorithm.unroll_length
 
@@ -219,7 +224,8 @@ class Placement:
     backend: Literal["inline", "processes"] = "processes"
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
     num_executors: int | None = None
-    """Processes that step environments. None: one per core."""
+    """Processes that step environments. None: one per core, but for the learner's where it works at the same time, unless
+    a step takes longer than a millisecond."""
     num_actors: int | None = None
     """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, else 1."""
     learner_workers: int | None = None
@@ -252,8 +258,9 @@ class Placement:
     verify_storages: bool = False
     """For tests: poison every storage before it is written and check that nobody writes to one being read."""
 
-    def resolved_executors(self, num_envs: int) -> int:
-        return min(num_envs, available_cores()) if self.num_executors is None else self.num_executors
+    def resolved_executors(self, num_envs: int, leave_a_core: bool = False) -> int:
+        cores = max(available_cores() - leave_a_core, 1)
+        return min(num_envs, cores) if self.num_executors is None else self.num_executors
 
     def resolved_learner_workers(self, gradient_shards: int) -> int:
         if self.backend == "inline" or not self.device.startswith("cpu"):

@@ -11,14 +11,13 @@ import gymnasium
 from htsrl.config import A2C, ALGORITHMS, PPO, EnvFactory, Experiment, Network
 from htsrl.errors import ConfigError
 
-# Shards are for networks that see images. One process learns from 4 shards of 128 of the usual 512 frames even faster
-# than from the whole, and from 2 of A2C's 80 about as fast, but from 4 a third slower (docs/architecture.md).
+# Shards are for large minibatches of images. One process learns from 4 shards of 128 of the usual 512 frames about as
+# fast as from the whole, but from 2 of A2C's 80 slower, and two cores have enough to do (docs/architecture.md).
 # The paper's A2C: 16 environments, 5 steps, RMSprop.
 ATARI_A2C = {
     "algorithm": A2C(learning_rate=7e-4, entropy_coefficient=0.01),
     "num_envs": 16,
     "sync_interval": 5,
-    "gradient_shards": 2,
     "total_steps": 20_000_000,
 }
 # The usual PPO on Atari (https://arxiv.org/abs/1707.06347), with the paper's 16 environments.
@@ -52,7 +51,6 @@ FOOTBALL_A2C = {
     "algorithm": A2C(learning_rate=7e-4, discount=0.993, entropy_coefficient=0.01),
     "num_envs": 16,
     "sync_interval": 5,
-    "gradient_shards": 2,
     "total_steps": 5_000_000,
 }
 MUJOCO_PPO = {

@@ -17,6 +17,7 @@ from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
+from htsrl.envs.pace import is_slow
 from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
@@ -38,7 +39,7 @@ def draw_blueprint(config: Config) -> Blueprint:
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    interface, team_size = _look_at_env(experiment)
+    interface, team_size, is_slow = _look_at_env(experiment)
     num_columns = experiment.num_envs * (team_size or 1)
     check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
@@ -54,7 +55,9 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
-    executor_envs = share_out(experiment.num_envs, placement.resolved_executors(experiment.num_envs))
+    leave_a_core = experiment.learns_meanwhile and not is_slow
+    num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core)
+    executor_envs = share_out(experiment.num_envs, num_executors)
     num_actors, shards = placement.resolved_actors(), experiment.gradient_shards
     return Blueprint(
         config=config,
@@ -68,13 +71,14 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
 
 
-def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None]:
-    """The interface of one agent and the size of the team, if any, after a look at whether the contract is kept."""
+def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None, bool]:
+    """The interface of one agent, the size of the team, if any, and whether steps take long, after a look at whether the
+    contract is kept."""
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
-        return interface_of(env, experiment.network), team_size_of(env)
+        return interface_of(env, experiment.network), team_size_of(env), is_slow(env)
     finally:
         env.close()
 

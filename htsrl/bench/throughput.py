@@ -19,6 +19,7 @@ from htsrl.bench.works import WORKS, known
 from htsrl.config import Config, Experiment, Placement, available_cores
 from htsrl.errors import ConfigError
 from htsrl.process_name import name_of_process
+from htsrl.survey import draw_blueprint
 
 SCHEDULES = ("hts", "sync", "lockstep", "async")
 """Those that this htsrl does not know are left out."""
@@ -218,4 +219,4 @@ def _spare_is_ready(run: LiveRun) -> bool:
 
 
 def _envs_per_executor(experiment: Experiment) -> int:
-    return -(-experiment.num_envs // Placement().resolved_executors(experiment.num_envs))
+    return max(len(envs) for envs in draw_blueprint(Config(experiment)).executor_envs)

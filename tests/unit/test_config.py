@@ -172,7 +172,8 @@ def test_an_interval_that_is_not_given_is_the_algorithms_own() -> None:
 def test_workers_that_are_not_counted_fit_the_machine() -> None:
     assert Placement().resolved_executors(num_envs=1) == 1
     assert Placement().resolved_executors(num_envs=10_000) == available_cores()
-    assert Placement(num_executors=3).resolved_executors(num_envs=10_000) == 3
+    assert Placement().resolved_executors(num_envs=10_000, leave_a_core=True) == max(available_cores() - 1, 1)
+    assert Placement(num_executors=3).resolved_executors(num_envs=10_000, leave_a_core=True) == 3
     assert Placement().resolved_actors() == 0
     assert Placement(device="cuda").resolved_actors() == 1
     assert Placement(device="cuda", num_actors=0).resolved_actors() == 0

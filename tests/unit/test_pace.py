@@ -1,0 +1,59 @@
+"""How fast an environment steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium import spaces
+
+from htsrl import Config, Experiment, Placement
+from htsrl.config import available_cores
+from htsrl.envs.pace import is_slow
+from htsrl.numerics import single_threaded
+from htsrl.survey import draw_blueprint
+
+
+class Paced(gymnasium.Env[Any, Any]):
+    """Steps for so long, and resets for ever so much longer."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, step_seconds: float = 0.0) -> None:
+        self.step_seconds = step_seconds
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        time.sleep(0.02)
+        return self.observation_space.sample() * 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(self.step_seconds)
+        return self.observation_space.sample() * 0, 0.0, False, False, {}
+
+
+def test_only_steps_count() -> None:
+    assert not is_slow(Paced(0.0))
+    assert is_slow(Paced(0.003))
+
+
+def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
+    start = time.monotonic()
+    assert is_slow(Paced(0.3))
+    assert time.monotonic() - start < 3 * 0.3 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step_seconds", "leaves_a_core"),
+    [("hts", 0.0, True), ("hts", 0.003, False), ("sync", 0.0, False), ("async", 0.0, True)],
+)
+def test_executors_leave_the_learner_a_core_where_it_works_meanwhile(
+    schedule: Any, step_seconds: float, leaves_a_core: bool
+) -> None:
+    experiment = Experiment(Paced, env_args={"step_seconds": step_seconds}, schedule=schedule, num_envs=64)
+    with single_threaded():
+        blueprint = draw_blueprint(Config(experiment, Placement()))
+    assert len(blueprint.executor_envs) == max(available_cores() - leaves_a_core, 1)
