@@ -72,8 +72,8 @@ def draw_blueprint(config: Config) -> Blueprint:
 
 
 def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None, bool]:
-    """The interface of one agent, the size of the team, if any, and whether steps take long, after a look at whether the
-    contract is kept."""
+    """The interface of one agent, the size of the team, if any, and whether steps take long; after a look at whether
+    the contract is kept."""
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
