@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
-from torch import Tensor
 
 from htsrl import A2C, PPO, Config, Experiment, Placement, TrainingDiverged, train
 from htsrl.algorithms import a2c, ppo
@@ -31,10 +30,7 @@ def train_until_it_diverges(
     def poisoned(*arguments: Any) -> Any:
         calls.append(1)
         loss = loss_of(*arguments)
-        if len(calls) > first_poisoned:
-            total: Tensor = loss.total + poison
-            object.__setattr__(loss, "total", total)
-        return loss
+        return loss._replace(total=loss.total + poison) if len(calls) > first_poisoned else loss
 
     monkeypatch.setattr(module, name, poisoned)
     settings = A2C() if algorithm == "a2c" else PPO(epochs=2, num_minibatches=2)
