@@ -57,7 +57,8 @@ class Actor:
         envs, tickets = self._ready()
         if not len(envs):
             return False
-        if tickets.min() < 0:
+        was_greeted = bool(tickets.min() < 0)
+        if was_greeted:
             greets = self._exchange.tickets.greets(tickets)
             self._hand_over(envs[greets], tickets[greets])
             envs, tickets = envs[~greets], tickets[~greets]
@@ -68,7 +69,7 @@ class Actor:
         for version in acting:
             chosen = versions == version
             self._answer(version, envs[chosen], tickets[chosen])
-        return bool(acting)
+        return was_greeted or bool(acting)
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
