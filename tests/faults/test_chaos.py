@@ -25,6 +25,8 @@ from htsrl.bench.chaos import Lived, Verdict
 from htsrl.bench.killer import children_of, plan
 from htsrl.bench.killer import is_alive as is_alive_to_the_killer
 from htsrl.bench.tables.chaos import ChaosTable
+from htsrl.checkpoint.files import newest_valid
+from htsrl.run_folder import RunFolder
 
 NUM_UPDATES = 300
 MOST_STRIKES = 30
@@ -60,12 +62,15 @@ class Killer:
         return [child for child in children if is_alive(child) and child not in self.victims]
 
     def rage(self, run: LiveRun, updates: range, num_workers: int, num_kills: int) -> None:
-        """Strike at random updates until every role was hit, and often enough, then kill the supervisor."""
+        """Strike at random updates until every role was hit, and often enough, then kill the supervisor, if there is
+        something to resume from."""
         num_before = len(self.victims)
         for num_updates in sorted(self.draw.sample(updates, MOST_STRIKES)):
             self.strike(run, num_updates, num_workers)
             if len(self.victims) - num_before >= num_kills and roles_hit(run).keys() == ROLES:
                 break
+        checkpoints = RunFolder(run.run_dir).checkpoints_dir
+        run.wait_until(lambda: newest_valid(checkpoints, print) is not None, patience(60.0))
         assert is_alive(run.main), f"the run ended by itself:\n{run.stderr}"
         run.main.send_signal(signal.SIGKILL)
         run.wait_for_end()
