@@ -48,7 +48,7 @@ def oracle(name: str) -> Outcome:
 @pytest.mark.parametrize(
     "placement",
     [
-        {"num_executors": 4, "num_actors": 3},
+        pytest.param({"num_executors": 4, "num_actors": 3}, marks=pytest.mark.slow),
         {"backend": "processes", "num_executors": 2, "num_actors": 0},
         {"backend": "processes", "num_executors": 3, "num_actors": 2, "jitter_seconds": 5e-3},
     ],

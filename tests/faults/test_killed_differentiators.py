@@ -76,6 +76,7 @@ class Stopper(threading.Thread):
         os.kill(pid, signal.SIGSTOP)
 
 
+@pytest.mark.slow
 def test_a_differentiator_that_is_stopped_is_replaced_after_the_deadline_and_the_learner_is_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

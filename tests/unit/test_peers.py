@@ -252,6 +252,7 @@ def test_what_cannot_be_measured_is_refused(change: dict[str, object], message: 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_comparison_from_the_virtual_environment_to_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_environments_are_charged_with_what_they_need() -> None:
     assert 0 <= few < many < 200
 
 
+@pytest.mark.slow
 def test_bench_throughput_watches_runs_and_soaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "_spare_is_ready", lambda run: True)  # it comes after ten seconds
     monkeypatch.setattr(throughput, "SETTLING_SECONDS", 0.0)
