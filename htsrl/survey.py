@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from htsrl.config import Config, Experiment
+from htsrl.config import Config
 from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -39,7 +39,7 @@ def draw_blueprint(config: Config) -> Blueprint:
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    interface, team_size, is_slow = _look_at_env(experiment)
+    interface, team_size, leave_a_core = _look_at_env(config)
     num_columns = experiment.num_envs * (team_size or 1)
     check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
@@ -55,7 +55,6 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
     num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
-    leave_a_core = experiment.learns_meanwhile and not is_slow
     num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core)
     executor_envs = share_out(experiment.num_envs, num_executors)
     num_actors, shards = placement.resolved_actors(), experiment.gradient_shards
@@ -71,14 +70,16 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
 
 
-def _look_at_env(experiment: Experiment) -> tuple[Interface, int | None, bool]:
-    """The interface of one agent, the size of the team, if any, and whether steps take long; after a look at whether
-    the contract is kept."""
+def _look_at_env(config: Config) -> tuple[Interface, int | None, bool]:
+    """The interface of one agent, the size of the team, if any, and whether executors leave the learner a core; after a
+    look at whether the contract is kept."""
+    experiment = config.experiment
     env = make_env(experiment.env, experiment.env_args, experiment.imports)
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
-        return interface_of(env, experiment.network), team_size_of(env), is_slow(env)
+        matters = experiment.learns_meanwhile and config.placement.num_executors is None
+        return interface_of(env, experiment.network), team_size_of(env), matters and not is_slow(env)
     finally:
         env.close()
 

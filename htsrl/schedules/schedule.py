@@ -73,8 +73,3 @@ def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
 
 def may_begin(schedule: Schedule, rollout: int, published_version: int) -> bool:
     return published_version >= schedule.acting_version(rollout)
-
-
-def lag(schedule: Schedule, update: int) -> int:
-    """How many versions the data of an update are behind the parameters it moves."""
-    return update - schedule.acting_version(update)
