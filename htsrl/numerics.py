@@ -17,6 +17,9 @@ from importlib.metadata import version
 MKL_MODE = {"MKL_CBWR": "AUTO,STRICT"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
+# What is freed is kept: the same arrays are wanted again at every step, and fresh pages cost more than filling them.
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+
 
 def prepare_process() -> None:
     """Ask for row-independent matrix products; called when htsrl is imported, before torch computes anything."""

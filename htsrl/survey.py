@@ -33,7 +33,7 @@ HEAD_GAIN = 100.0
 
 def draw_blueprint(config: Config) -> Blueprint:
     """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
-    from htsrl.algorithms.draft import OPTIMIZER_VECTORS
+    from htsrl.algorithms.optimizers import NUM_VECTORS
     from htsrl.dataflow.parameters import parameter_arrays
     from htsrl.policies.policy import policy_for
 
@@ -53,7 +53,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         forgives=experiment.on_env_error == "truncate",
         queue_length=experiment.queue_length if experiment.queues else None,
     )
-    num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
+    num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
     num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core)
     executor_envs = share_out(experiment.num_envs, num_executors)

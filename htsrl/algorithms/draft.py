@@ -7,10 +7,11 @@ one version and applied to another: that is all the delayed gradient needs.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from htsrl.algorithms.gradient import Gradient
 from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Algorithm
 from htsrl.dataflow.parameters import ParameterRing
@@ -19,13 +20,11 @@ from htsrl.errors import TrainingDiverged
 from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
 
-OPTIMIZER_VECTORS = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",)}
-
 
 class Draft:
     """The version being written: its policy, and how to move it."""
 
-    def __init__(self, policy: Policy, optimizer: torch.optim.Optimizer, gradient: Gradient) -> None:
+    def __init__(self, policy: Policy, optimizer: Optimizer, gradient: Gradient) -> None:
         self.policy = policy
         self._optimizer = optimizer
         self._gradient = gradient
@@ -48,8 +47,7 @@ class Draft:
 
     def step(self, learning_rate: float) -> None:
         """Move the draft's parameters by the gradient, wherever that was taken."""
-        self._optimizer.param_groups[0]["lr"] = learning_rate
-        self._optimizer.step()
+        self._optimizer.step(learning_rate)
         reach("optimizer step")
 
 
@@ -60,7 +58,9 @@ class Drafts:
         """Unless told otherwise, gradients are taken here, in one shard."""
         self._ring = ring
         self._gradient = gradient or Gradient.in_one_shard(ring.modules[0])
-        self._optimizers = [self._slot_optimizer(slot, algorithm) for slot in range(NUM_SLOTS)]
+        self._optimizers = [
+            optimizer_of(algorithm, ring.slots[slot], ring.steps[slot], self._gradient.sum) for slot in range(NUM_SLOTS)
+        ]
 
     def begin(self, version: int) -> Draft:
         """A draft of `version`, equal to the version before."""
@@ -69,19 +69,3 @@ class Drafts:
         policy = self._ring.modules[slot]
         assert isinstance(policy, Policy)
         return Draft(policy, self._optimizers[slot], self._gradient)
-
-    def _slot_optimizer(self, slot: int, algorithm: Algorithm) -> torch.optim.Optimizer:
-        """An optimizer whose parameters and state are the slot's own memory."""
-        flat = nn.Parameter(self._ring.slots[slot, 0], requires_grad=False)
-        flat.grad = self._gradient.sum
-        optimizer: torch.optim.Optimizer
-        if algorithm.optimizer == "adam":
-            optimizer = torch.optim.Adam([flat], eps=algorithm.optimizer_epsilon, fused=True)
-        else:
-            optimizer = torch.optim.RMSprop(
-                [flat], alpha=algorithm.rmsprop_decay, eps=algorithm.optimizer_epsilon, foreach=False
-            )
-        vectors = OPTIMIZER_VECTORS[algorithm.optimizer]
-        optimizer.state[flat] = {name: self._ring.slots[slot, 1 + k] for k, name in enumerate(vectors)}
-        optimizer.state[flat]["step"] = self._ring.steps[slot]
-        return optimizer

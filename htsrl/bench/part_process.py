@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from htsrl.errors import HtsrlError
-from htsrl.numerics import ONE_THREAD, use_one_thread
+from htsrl.numerics import KEPT_MEMORY, ONE_THREAD, use_one_thread
 
 if TYPE_CHECKING:
     from htsrl.bench.parts import Call, Part
@@ -77,7 +77,7 @@ def _start() -> Iterator[subprocess.Popen[str]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         yield process

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
+from htsrl.algorithms.draft import Draft, Drafts
 from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import objective_for
@@ -117,7 +117,7 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
 def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> tuple[Policy, Draft]:
     """The policy of version 0 and a draft of version 1, in the memory layout of the parameter ring."""
     policy = policy_for(experiment, interface, experiment.num_envs)
-    num_vectors = len(OPTIMIZER_VECTORS[experiment.algorithm.optimizer])
+    num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     memory = SharedArrays(parameter_arrays(policy, num_vectors))
     ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device("cpu"))
     ring.initialise(policy)

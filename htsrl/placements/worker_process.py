@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import cloudpickle
 
-from htsrl.numerics import ONE_THREAD
+from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.messages import Earpiece
 
@@ -45,7 +45,7 @@ class WorkerProcess:
             [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
             stdin=subprocess.PIPE,
             pass_fds=[*inheritance.fds, report_fd, self.dump_fd],
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
             process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
         )
         os.close(report_fd)

@@ -17,23 +17,36 @@ GAIN = math.sqrt(2)
 
 
 class Images(nn.Module):
-    """Brings images to floats from 0 to 1, channels before rows."""
+    """Brings images to floats, channels before rows; times `scale` they are from 0 to 1."""
 
     def __init__(self, leaf: ObservationLeaf) -> None:
         super().__init__()
         self._channels_last = leaf.channels_last
-        self._scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
+        self.scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
         height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])
         self.height, self.width, self.channels = height, width, channels
 
     def forward(self, obs: Tensor) -> Tensor:
         images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
-        return images.to(torch.float32, memory_format=torch.channels_last) * self._scale
+        return images.to(torch.float32, memory_format=torch.channels_last)
 
     def width_behind(self, network: nn.Module) -> int:
         """How many numbers `network` makes of an image."""
         with torch.no_grad():
             return network(torch.zeros(1, self.channels, self.height, self.width)).numel()  # type: ignore[no-any-return]
+
+
+class ScalingConv2d(nn.Conv2d):
+    """A convolution of `scale` times what it is given. The weights are scaled: there are fewer of them."""
+
+    def __init__(
+        self, scale: float, channels_in: int, channels: int, size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(channels_in, channels, size, stride, padding)
+        self._scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.weight * self._scale, self.bias, self.stride, self.padding)
 
 
 class NatureCnn(nn.Module):
@@ -50,16 +63,16 @@ class NatureCnn(nn.Module):
                 f"{SMALLEST_FOR_NATURE}x{SMALLEST_FOR_NATURE}; enlarge them, or use --encoder impala or --encoder mlp"
             )
         self.convolutions = nn.Sequential(
-            orthogonal(nn.Conv2d(self.images.channels, 32, 8, stride=4), GAIN),
-            nn.ReLU(),
+            orthogonal(ScalingConv2d(self.images.scale, self.images.channels, 32, 8, stride=4), GAIN),
+            nn.ReLU(inplace=True),
             orthogonal(nn.Conv2d(32, 64, 4, stride=2), GAIN),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             orthogonal(nn.Conv2d(64, 64, 3), GAIN),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Flatten(),
         )
         flat = self.images.width_behind(self.convolutions)
-        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU())
+        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU(inplace=True))
 
     def forward(self, obs: Tensor) -> Tensor:
         features: Tensor = self.dense(self.convolutions(self.images(obs)))
@@ -75,10 +88,11 @@ class ImpalaCnn(nn.Module):
         super().__init__()
         self.images = Images(leaf)
         channels = (self.images.channels, *IMPALA_CHANNELS)
-        stages = [_Stage(*pair) for pair in zip(channels, IMPALA_CHANNELS, strict=False)]
-        self.convolutions = nn.Sequential(*stages, nn.ReLU(), nn.Flatten())
+        scales = (self.images.scale, 1.0, 1.0)
+        stages = [_Stage(*of_stage) for of_stage in zip(scales, channels, IMPALA_CHANNELS, strict=False)]
+        self.convolutions = nn.Sequential(*stages, nn.ReLU(inplace=True), nn.Flatten())
         flat = self.images.width_behind(self.convolutions)
-        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU())
+        self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU(inplace=True))
 
     def forward(self, obs: Tensor) -> Tensor:
         features: Tensor = self.dense(self.convolutions(self.images(obs)))
@@ -88,9 +102,9 @@ class ImpalaCnn(nn.Module):
 class _Stage(nn.Sequential):
     """Halves the image, then two residual blocks."""
 
-    def __init__(self, channels_in: int, channels: int) -> None:
+    def __init__(self, scale: float, channels_in: int, channels: int) -> None:
         super().__init__(
-            orthogonal(nn.Conv2d(channels_in, channels, 3, padding=1), GAIN),
+            orthogonal(ScalingConv2d(scale, channels_in, channels, 3, padding=1), GAIN),
             nn.MaxPool2d(3, stride=2, padding=1),
             _Block(channels),
             _Block(channels),
@@ -105,7 +119,7 @@ class _Block(nn.Module):
         self.layers = nn.Sequential(
             nn.ReLU(),
             orthogonal(nn.Conv2d(channels, channels, 3, padding=1), GAIN),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             orthogonal(nn.Conv2d(channels, channels, 3, padding=1), GAIN),
         )
 

@@ -17,7 +17,8 @@ from torch import nn
 
 from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
+from htsrl.algorithms.draft import Drafts
+from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import improve
 from htsrl.config import A2C, Experiment, Network
@@ -189,7 +190,7 @@ def build_ring(hidden_sizes: tuple[int, ...], settings: A2C) -> ParameterRing:
     def build() -> Policy:
         return small_policy(hidden_sizes)
 
-    memory = SharedArrays(parameter_arrays(build(), len(OPTIMIZER_VECTORS[settings.optimizer])))
+    memory = SharedArrays(parameter_arrays(build(), NUM_VECTORS[settings.optimizer]))
     memory.close_fd()
     return ParameterRing(memory, build, torch.device("cpu"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +12,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Draft, Drafts
+from htsrl.algorithms.draft import Draft, Drafts
 from htsrl.algorithms.objective import Targets
+from htsrl.algorithms.optimizers import BLOCK, NUM_VECTORS, optimizer_of
 from htsrl.algorithms.sequences import Chosen, Rows
 from htsrl.config import A2C, PPO, Algorithm, Network
 from htsrl.dataflow.memory import SharedArrays
@@ -34,19 +35,19 @@ def small_policy(observations: spaces.Space[object] = VECTORS) -> Policy:
 
 
 def build_ring(algorithm: Algorithm, observations: spaces.Space[object] = VECTORS) -> ParameterRing:
-    memory = SharedArrays(parameter_arrays(small_policy(observations), len(OPTIMIZER_VECTORS[algorithm.optimizer])))
+    memory = SharedArrays(parameter_arrays(small_policy(observations), NUM_VECTORS[algorithm.optimizer]))
     memory.close_fd()
     ring = ParameterRing(memory, lambda: small_policy(observations), torch.device("cpu"))
     ring.initialise(small_policy(observations))
     return ring
 
 
-def torch_optimizer(algorithm: Algorithm, module: nn.Module) -> torch.optim.Optimizer:
+def torch_optimizer(algorithm: Algorithm, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Torch's simplest implementation."""
     if algorithm.optimizer == "adam":
-        return torch.optim.Adam(module.parameters(), eps=algorithm.optimizer_epsilon, foreach=False)
+        return torch.optim.Adam(parameters, eps=algorithm.optimizer_epsilon, foreach=False)
     return torch.optim.RMSprop(
-        module.parameters(), alpha=algorithm.rmsprop_decay, eps=algorithm.optimizer_epsilon, foreach=False
+        parameters, alpha=algorithm.rmsprop_decay, eps=algorithm.optimizer_epsilon, foreach=False
     )
 
 
@@ -89,7 +90,7 @@ def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
 ) -> None:
     """Over versions and slots, several steps to a version, with a learning rate that changes."""
     ring, plain = build_ring(algorithm, observations), small_policy(observations)
-    drafts, optimizer = Drafts(ring, algorithm), torch_optimizer(algorithm, plain)
+    drafts, optimizer = Drafts(ring, algorithm), torch_optimizer(algorithm, plain.parameters())
     steps = itertools.count()
     for version in range(1, NUM_STEPS // 4 + 1):
         draft = drafts.begin(version)
@@ -106,6 +107,27 @@ def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
     for ours, theirs in zip(ring.module(NUM_STEPS // 4).parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
     assert ring.steps[slot_of(NUM_STEPS // 4)] == NUM_STEPS
+
+
+def test_rmsprop_is_torchs_to_the_bit_where_gradients_vanish_too() -> None:
+    """More than a block, with gradients of zero, and others whose squares are no normal numbers."""
+    size = 2 * BLOCK + 77
+    generator = torch.Generator().manual_seed(5)
+    gradient, vectors = torch.zeros(size), torch.zeros(2, size)
+    vectors[0] = torch.randn(size, generator=generator)
+    theirs = nn.Parameter(vectors[0].clone())
+    theirs.grad = gradient
+    ours = optimizer_of(RMSPROP, vectors, torch.zeros(()), gradient)
+    optimizer = torch_optimizer(RMSPROP, [theirs])
+    scales = torch.tensor([0.0, 1e-30, 1e-20, 1e-3, 1.0])
+    for _ in range(5):
+        chosen = torch.randint(len(scales), (size,), generator=generator)
+        gradient.copy_(torch.randn(size, generator=generator) * scales[chosen])
+        optimizer.param_groups[0]["lr"] = 0.01
+        ours.step(0.01)
+        optimizer.step()
+    assert torch.equal(vectors[0], theirs.detach())
+    assert torch.equal(vectors[1], optimizer.state[theirs]["square_avg"])
 
 
 @pytest.mark.parametrize("algorithm", [RMSPROP, ADAM], ids=["rmsprop", "adam"])

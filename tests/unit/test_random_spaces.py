@@ -20,7 +20,8 @@ from torch.distributions import AffineTransform, Normal, TanhTransform, Transfor
 from torch.distributions import Categorical as TorchCategorical
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import OPTIMIZER_VECTORS, Drafts
+from htsrl.algorithms.draft import Drafts
+from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.update import improve
 from htsrl.config import A2C, PPO, Algorithm, Experiment, Network
 from htsrl.dataflow.memory import SharedArrays
@@ -158,7 +159,7 @@ class Rollout:
         )
         self.policy = policy_for(self.experiment, self.interface, NUM_ENVS)
         self.spec = trajectory_spec(self.interface, NUM_STEPS, NUM_ENVS, state_size=self.policy.state_size)
-        vectors = len(OPTIMIZER_VECTORS[self.experiment.algorithm.optimizer])
+        vectors = NUM_VECTORS[self.experiment.algorithm.optimizer]
         self.memory = SharedArrays([*self.spec.arrays(), *parameter_arrays(self.policy, vectors)])
         self.memory.close_fd()
         self.storages = Storages(self.spec, self.memory)

@@ -1,0 +1,65 @@
+"""Optimizers over one flat vector, whose state is memory that they are given."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from htsrl.config import Algorithm
+
+NUM_VECTORS = {"adam": 2, "rmsprop": 1}
+"""How many vectors like the parameters an optimizer's state consists of."""
+
+BLOCK = 1 << 15
+SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
+
+
+class Optimizer(Protocol):
+    """Moves parameters by a gradient."""
+
+    def step(self, learning_rate: float) -> None: ...
+
+
+class Adam:
+    """Torch's own, in one pass over the vectors."""
+
+    def __init__(self, algorithm: Algorithm, vectors: Tensor, steps: Tensor, gradient: Tensor) -> None:
+        """`vectors` are the parameters and the running means of the gradient and of its square."""
+        flat = nn.Parameter(vectors[0], requires_grad=False)
+        flat.grad = gradient
+        self._optimizer = torch.optim.Adam([flat], eps=algorithm.optimizer_epsilon, fused=True)
+        self._optimizer.state[flat] = {"step": steps, "exp_avg": vectors[1], "exp_avg_sq": vectors[2]}
+
+    def step(self, learning_rate: float) -> None:
+        self._optimizer.param_groups[0]["lr"] = learning_rate
+        self._optimizer.step()
+
+
+class RmsProp:
+    """As torch's to the bit, in a quarter of the time and less: a block after the other, so that what is needed again
+    is still in the processor's cache, and without square roots of zero, which take 30 times longer than others. A
+    weight behind a unit that is never active has no other gradient than zero.
+    """
+
+    def __init__(self, algorithm: Algorithm, vectors: Tensor, steps: Tensor, gradient: Tensor) -> None:
+        """`vectors` are the parameters and the running mean of the gradient's square."""
+        self._decay, self._epsilon = algorithm.rmsprop_decay, algorithm.optimizer_epsilon
+        self._steps = steps
+        size = BLOCK if vectors.device.type == "cpu" else vectors.shape[1]
+        self._blocks = list(zip(*(x.split(size) for x in (*vectors[:2], gradient)), strict=True))
+        self._root = torch.empty(min(size, vectors.shape[1]), device=vectors.device)
+
+    def step(self, learning_rate: float) -> None:
+        self._steps += 1
+        for parameters, mean_square, gradient in self._blocks:
+            mean_square.mul_(self._decay).addcmul_(gradient, gradient, value=1 - self._decay)
+            # The root of that vanishes beside an epsilon of 1e-11 or more.
+            root = torch.clamp(mean_square, min=SMALLEST_NORMAL, out=self._root[: len(gradient)])
+            parameters.addcdiv_(gradient, root.sqrt_().add_(self._epsilon), value=-learning_rate)
+
+
+def optimizer_of(algorithm: Algorithm, vectors: Tensor, steps: Tensor, gradient: Tensor) -> Optimizer:
+    """The one that `algorithm` asks for."""
+    return (Adam if algorithm.optimizer == "adam" else RmsProp)(algorithm, vectors, steps, gradient)
