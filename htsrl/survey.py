@@ -78,8 +78,10 @@ def _look_at_env(config: Config) -> tuple[Interface, int | None, bool]:
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
+        interface, team_size = interface_of(env, experiment.network), team_size_of(env)
+        sees_images = any(leaf.is_image for leaf in interface.observations.values())
         matters = experiment.learns_meanwhile and config.placement.num_executors is None
-        return interface_of(env, experiment.network), team_size_of(env), matters and not is_slow(env)
+        return interface, team_size, matters and sees_images and not is_slow(env)
     finally:
         env.close()
 

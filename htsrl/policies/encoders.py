@@ -22,7 +22,7 @@ class Features(Protocol):
 
     num_features: int
 
-    def __call__(self, observations: Mapping[str, Tensor]) -> Tensor: ...
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor: ...
 
 
 class Flat(nn.Module):

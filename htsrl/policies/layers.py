@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -21,6 +22,17 @@ def orthogonal(layer: Layer, gain: float) -> Layer:
     return layer
 
 
+class Dense(nn.Linear):
+    """A fully connected layer. In a small network, finding the weights and choosing a kernel take torch's own as long
+    as the numbers do.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        assert weight is not None and bias is not None
+        return torch.addmm(bias, x, weight.t())
+
+
 class Mlp(nn.Module):
     """Fully connected layers."""
 
@@ -28,7 +40,7 @@ class Mlp(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for size in hidden_sizes:
-            layers += [orthogonal(nn.Linear(width, size), math.sqrt(2)), ACTIVATIONS[activation]()]
+            layers += [orthogonal(Dense(width, size), math.sqrt(2)), ACTIVATIONS[activation]()]
             width = size
         self.layers = nn.Sequential(*layers)
         self.num_features = width

@@ -22,7 +22,7 @@ from htsrl.policies.distributions import (
     masked,
 )
 from htsrl.policies.encoders import Features, encoder_for
-from htsrl.policies.layers import orthogonal
+from htsrl.policies.layers import Dense, orthogonal
 from htsrl.policies.memory import Gru, Lstm
 from htsrl.policies.normalization import ObservationScales, RewardScale
 from htsrl.seeding import network_seed
@@ -75,11 +75,11 @@ class Policy(nn.Module):
         self.reward_scale: RewardScale | None = None
         width = self.encoder.num_features if self.memory is None else self.memory.num_features
         actions = interface.actions
-        self.action_head = orthogonal(nn.Linear(width, sum(actions.categories) + actions.num_continuous), 0.01)
+        self.action_head = orthogonal(Dense(width, sum(actions.categories) + actions.num_continuous), 0.01)
         value_width = width
         if self.value_encoder is not None:
             value_width = self.value_encoder.num_features + (0 if self.memory is None else self.memory.num_features)
-        self.value_head = orthogonal(nn.Linear(value_width, 1), 1.0)
+        self.value_head = orthogonal(Dense(value_width, 1), 1.0)
         if actions.num_continuous:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
@@ -134,7 +134,7 @@ class Policy(nn.Module):
     def _encoded(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
         """Features for the action, and for the value where it has its own."""
         seen = observations if self.observation_scales is None else self.observation_scales(observations)
-        return self.encoder(seen), None if self.value_encoder is None else self.value_encoder(seen)
+        return self.encoder.forward(seen), None if self.value_encoder is None else self.value_encoder.forward(seen)
 
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         if value_features is None:

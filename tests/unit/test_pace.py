@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium import spaces
 
@@ -19,11 +20,12 @@ from htsrl.survey import draw_blueprint
 class Paced(gymnasium.Env[Any, Any]):
     """Steps for so long, and resets for ever so much longer."""
 
-    observation_space = spaces.Box(-1.0, 1.0, (2,))
     action_space = spaces.Discrete(2)
 
-    def __init__(self, step_seconds: float = 0.0) -> None:
+    def __init__(self, step_seconds: float = 0.0, shows_images: bool = False) -> None:
         self.step_seconds = step_seconds
+        image, vector = spaces.Box(0, 255, (36, 36, 3), np.uint8), spaces.Box(-1.0, 1.0, (2,))
+        self.observation_space: spaces.Space[Any] = image if shows_images else vector
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -47,13 +49,20 @@ def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "step_seconds", "leaves_a_core"),
-    [("hts", 0.0, True), ("hts", 0.003, False), ("sync", 0.0, False), ("async", 0.0, True)],
+    ("schedule", "step_seconds", "shows_images", "leaves_a_core"),
+    [
+        ("hts", 0.0, True, True),
+        ("hts", 0.003, True, False),
+        ("hts", 0.0, False, False),
+        ("sync", 0.0, True, False),
+        ("async", 0.0, True, True),
+    ],
 )
-def test_executors_leave_the_learner_a_core_where_it_works_meanwhile(
-    schedule: Any, step_seconds: float, leaves_a_core: bool
+def test_executors_leave_the_learner_a_core_that_has_images_to_look_at_meanwhile(
+    schedule: Any, step_seconds: float, shows_images: bool, leaves_a_core: bool
 ) -> None:
-    experiment = Experiment(Paced, env_args={"step_seconds": step_seconds}, schedule=schedule, num_envs=64)
+    env_args = {"step_seconds": step_seconds, "shows_images": shows_images}
+    experiment = Experiment(Paced, env_args=env_args, schedule=schedule, num_envs=64)
     with single_threaded():
         blueprint = draw_blueprint(Config(experiment, Placement()))
     assert len(blueprint.executor_envs) == max(available_cores() - leaves_a_core, 1)
