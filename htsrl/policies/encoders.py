@@ -35,7 +35,7 @@ class Flat(nn.Module):
         self.num_features = leaf.width
 
     def forward(self, obs: Tensor) -> Tensor:
-        flat = obs.reshape(len(obs), -1)
+        flat = obs if obs.dim() == 2 else obs.reshape(len(obs), -1)
         if self._categories is None:
             return flat.float() * self._scale if self._scale != 1.0 else flat.float()
         elements = zip(flat.long().unbind(dim=1), self._starts, self._categories, strict=True)

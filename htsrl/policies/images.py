@@ -27,8 +27,9 @@ class Images(nn.Module):
         self.height, self.width, self.channels = height, width, channels
 
     def forward(self, obs: Tensor) -> Tensor:
-        images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
-        return images.to(torch.float32, memory_format=torch.channels_last)
+        # Channels are brought together before bytes become floats: to do both at once takes twice as long.
+        rows = obs if self._channels_last else torch.stack(obs.unbind(dim=1), dim=-1)
+        return rows.permute(0, 3, 1, 2).float()
 
     def width_behind(self, network: nn.Module) -> int:
         """How many numbers `network` makes of an image."""
