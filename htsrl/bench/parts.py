@@ -14,6 +14,7 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft, Drafts
 from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import objective_for
 from htsrl.bench.works import WORKS

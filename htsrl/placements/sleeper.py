@@ -44,8 +44,8 @@ class Sleeper:
         exchange.naps[number] += 1
         was_rung = self._waiter.wait(self._deadline_seconds)
         exchange.naps[number] += 1
-        all_stand_still = pulse == exchange.pulse() and not parent_is_stopped()
-        self._in_vain = self._in_vain + 1 if all_stand_still and not was_rung and not may_be_long else 0
+        in_vain = not was_rung and not may_be_long and pulse == exchange.pulse() and not parent_is_stopped()
+        self._in_vain = self._in_vain + 1 if in_vain else 0
         exchange.waited_seconds[number] = self._waiter.waited_seconds
         if self._in_vain == MOST_WAITS_IN_VAIN:
             raise WaitTimeout(

@@ -28,9 +28,8 @@ class Dense(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
-        assert weight is not None and bias is not None
-        return torch.addmm(bias, x, weight.t())
+        own: dict[str, nn.Parameter] = self._parameters  # type: ignore[assignment]
+        return torch.addmm(own["bias"], x, own["weight"].t())
 
 
 class Mlp(nn.Module):

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
 
 from htsrl import A2C, PPO, Config, Experiment, Placement, TrainingDiverged, train
@@ -42,9 +41,9 @@ def train_until_it_diverges(
 
 
 def counting(step: Any, steps: list[str]) -> Any:
-    def counted(self: torch.optim.Optimizer) -> None:
+    def counted(self: Optimizer, learning_rate: float) -> None:
         steps.append(type(self).__name__)
-        step(self)
+        step(self, learning_rate)
 
     return counted
 
@@ -55,7 +54,7 @@ def test_the_optimizer_does_not_move_and_the_batch_and_the_state_before_are_kept
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: Literal["a2c", "ppo"], poison: float
 ) -> None:
     steps: list[str] = []
-    for kind in (torch.optim.Adam, torch.optim.RMSprop):
+    for kind in (Adam, RmsProp):
         monkeypatch.setattr(kind, "step", counting(kind.step, steps))
     run_dir = train_until_it_diverges(tmp_path, monkeypatch, algorithm, poison)
     assert len(steps) == UPDATE * (1 if algorithm == "a2c" else 4) + (algorithm == "ppo"), "not by the poisoned one"

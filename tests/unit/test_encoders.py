@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -34,8 +34,12 @@ def policy_for(observations: spaces.Space[Any], actions: spaces.Space[Any], seed
     return build_policy(observations, actions, Network(**network), seed)
 
 
-def cnn_for(observations: spaces.Space[Any]) -> NatureCnn:
-    return NatureCnn(observation_leaves(observations)["obs"])
+Cnn = TypeVar("Cnn", NatureCnn, ImpalaCnn)
+BOTH_CNNS = pytest.mark.parametrize("kind", [NatureCnn, ImpalaCnn])
+
+
+def cnn_for(observations: spaces.Space[Any], kind: type[Cnn]) -> Cnn:
+    return kind(observation_leaves(observations)["obs"])
 
 
 def num_parameters(module: nn.Module) -> int:
@@ -48,7 +52,7 @@ def random_images(num_rows: int, *shape: int) -> Tensor:
 
 def test_the_nature_cnn_has_the_published_layers() -> None:
     """Mnih et al. 2015, on 84x84x4: 20x20x32, 9x9x64, 7x7x64, 512."""
-    cnn = cnn_for(images(4, 84, 84))
+    cnn = cnn_for(images(4, 84, 84), NatureCnn)
     shapes = {name: tuple(parameter.shape) for name, parameter in cnn.named_parameters()}
     assert shapes == {
         "convolutions.0.weight": (32, 4, 8, 8),
@@ -91,7 +95,10 @@ def test_the_football_policy_has_as_many_parameters_as_the_papers() -> None:
 
 @pytest.mark.parametrize(("height", "width", "channels"), [(84, 84, 4), (72, 96, 16), (36, 36, 1)])
 def test_channels_first_and_channels_last_images_give_equal_features(height: int, width: int, channels: int) -> None:
-    first, last = cnn_for(images(channels, height, width)), cnn_for(images(height, width, channels))
+    first, last = (
+        cnn_for(images(channels, height, width), NatureCnn),
+        cnn_for(images(height, width, channels), NatureCnn),
+    )
     last.load_state_dict(first.state_dict())
     obs = random_images(5, channels, height, width)
     with torch.inference_mode():
@@ -99,23 +106,21 @@ def test_channels_first_and_channels_last_images_give_equal_features(height: int
         assert first(obs).abs().max() > 0
 
 
-def test_images_reach_the_convolutions_in_channels_last_order_between_zero_and_one() -> None:
-    cnn = cnn_for(images(4, 84, 84))
+@BOTH_CNNS
+def test_images_reach_the_convolutions_in_channels_last_order(kind: type[Cnn]) -> None:
+    cnn = cnn_for(images(4, 84, 84), kind)
     seen: list[Tensor] = []
     cnn.convolutions.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    obs = random_images(2, 4, 84, 84)
-    cnn(obs)
+    cnn(random_images(2, 4, 84, 84))
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
-    torch.testing.assert_close(seen[0], obs.float() / 255)
 
 
-def test_images_of_floats_are_taken_as_they_are() -> None:
-    cnn = cnn_for(vectors(3, 44, 44))
-    seen: list[Tensor] = []
-    cnn.convolutions.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    obs = torch.rand(2, 3, 44, 44, generator=torch.Generator().manual_seed(0))
-    cnn(obs)
-    assert torch.equal(seen[0], obs)
+@BOTH_CNNS
+def test_bytes_are_seen_from_zero_to_one_and_floats_as_they_are(kind: type[Cnn]) -> None:
+    of_bytes, of_floats = cnn_for(images(4, 44, 44), kind), cnn_for(vectors(4, 44, 44), kind)
+    of_floats.load_state_dict(of_bytes.state_dict())
+    obs = random_images(2, 4, 44, 44)
+    torch.testing.assert_close(of_bytes(obs), of_floats(obs.float() / 255), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(35, 84, 3), (84, 35, 3), (3, 35, 35), (1, 84, 20)])
@@ -125,7 +130,7 @@ def test_images_too_small_for_the_convolutions_are_refused_in_words(shape: tuple
 
 
 def test_the_smallest_image_that_is_not_refused_works() -> None:
-    assert cnn_for(images(36, 36, 3))(random_images(1, 36, 36, 3)).shape == (1, 512)
+    assert cnn_for(images(36, 36, 3), NatureCnn)(random_images(1, 36, 36, 3)).shape == (1, 512)
 
 
 @pytest.mark.parametrize("observations", [vectors(4), images(84, 84), spaces.Discrete(5)], ids=["1d", "2d", "discrete"])
@@ -333,7 +338,7 @@ def test_leaves_are_put_side_by_side_in_the_order_of_their_space() -> None:
         }
     )
     policy = policy_for(space, spaces.Discrete(2), hidden_sizes=())
-    features = policy.encoder(
+    features = policy.encoder.forward(
         {
             "obs/b/1": torch.tensor([[1, 0]], dtype=torch.int8),
             "obs/b/0": torch.tensor([2]),

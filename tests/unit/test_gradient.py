@@ -142,15 +142,14 @@ class Steps:
     """Writes down the gradients that it is given, and moves along."""
 
     def __init__(self, policy: Policy, gradient: Gradient) -> None:
-        self.param_groups: list[dict[str, Any]] = [{}]
         self.gradients: list[Tensor] = []
         self._policy, self._gradient = policy, gradient
 
-    def step(self) -> None:
+    def step(self, learning_rate: float) -> None:
         self.gradients.append(self._gradient.sum.clone())
         views = FlatLayout.of(self._policy).views(self._gradient.sum, self._policy)
         for parameter, view in zip(self._policy.parameters(), views, strict=True):
-            parameter.data -= 0.01 * view
+            parameter.data -= learning_rate * view
 
 
 def update(
@@ -158,7 +157,7 @@ def update(
 ) -> tuple[Sequence[Tensor], dict[str, float]]:
     policy, length = small_policy(memory), 1 if memory == "none" else 4
     gradient, _ = sharded(policy, num_shards)
-    steps: Any = Steps(policy, gradient)
+    steps = Steps(policy, gradient)
     draft = Draft(policy, steps, gradient)
     if isinstance(algorithm, A2C):
         metrics = a2c_update(algorithm, draft, policy, batch, Lengths(4, length), learning_rate=0.01)
