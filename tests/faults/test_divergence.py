@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 from htsrl import A2C, PPO, Config, Experiment, Placement, TrainingDiverged, train
 from htsrl.algorithms import a2c, ppo
+from htsrl.algorithms.optimizers import Adam, Optimizer, RmsProp
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import read_links
 
@@ -54,7 +55,8 @@ def test_the_optimizer_does_not_move_and_the_batch_and_the_state_before_are_kept
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: Literal["a2c", "ppo"], poison: float
 ) -> None:
     steps: list[str] = []
-    for kind in (Adam, RmsProp):
+    kinds: tuple[Any, ...] = (Adam, RmsProp)
+    for kind in kinds:
         monkeypatch.setattr(kind, "step", counting(kind.step, steps))
     run_dir = train_until_it_diverges(tmp_path, monkeypatch, algorithm, poison)
     assert len(steps) == UPDATE * (1 if algorithm == "a2c" else 4) + (algorithm == "ppo"), "not by the poisoned one"
