@@ -77,6 +77,17 @@ _ALL = (
         experiment=replace(preset("football/academy_empty_goal_close-v0"), total_steps=204_800),
     ),
     Task(
+        name="pong-ppo",
+        goal=15,
+        experiment=replace(
+            preset("ALE/Pong-v5"),
+            algorithm=PPO(learning_rate=5e-4, epochs=2, num_minibatches=8, clip_range=0.1, entropy_coefficient=0.01),
+            sync_interval=64,
+            gradient_shards=2,
+            total_steps=1_200_128,
+        ),
+    ),
+    Task(
         name="pong-a2c",
         goal=18,
         experiment=replace(preset("ALE/Pong-v5", "a2c"), total_steps=5_000_000),

@@ -22,7 +22,7 @@ class LearningTable:
     """Learning curves under hts, sync and others, several seeds each, with the commands that repeat them."""
 
     tasks: tuple[str, ...] = QUICK_TASKS
-    """Which tasks; football-empty-goal-close and pong-a2c are others."""
+    """Which tasks; football-empty-goal-close, pong-ppo and pong-a2c are others."""
     ways: tuple[str, ...] = ("hts", "sync")
     """In which ways: hts, sync, async, and with another correction of the lag hts-importance, hts-vtrace,
     hts-uncorrected, async-importance, async-uncorrected."""
