@@ -135,6 +135,11 @@ def _check_schedule(experiment: Experiment) -> None:
             f"replay_schedule={experiment.replay_schedule} is for schedule=async; runs under "
             f"{experiment.schedule} repeat themselves from their seed"
         )
+    if experiment.queue_length != Experiment.queue_length and not experiment.queues:
+        raise ConfigError(
+            f"queue_length={experiment.queue_length} is for schedule=async; {experiment.schedule} has no queue: leave "
+            "it out"
+        )
     if experiment.queues and algorithm.normalize_rewards:
         raise ConfigError(
             "normalize_rewards=True follows every environment's return from one batch to the next, and under "

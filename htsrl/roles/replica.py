@@ -75,6 +75,7 @@ class Replica:
         self._poisons = poisons
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
+        self._own: Rows = {}  # the columns of this rollout, of every field
         self._first_column = index * self._agents.num_agents
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
@@ -137,13 +138,14 @@ class Replica:
 
     def _begin_rollout(self) -> None:
         self._storage = self._storages.of_rollout(self.rollout)
+        self._own = {name: x[self._storage, :, self._columns] for name, x in self._storages.fields.items()}
         self.row = 0
         self._note_episode(row=None)
         if self._poisons:
             self._storages.poison(self._storage, self._columns)
         self._draw_noise()
         for name, cleared in self._cleared.items():
-            self._storages[name][self._storage, :, self._columns] = cleared
+            self._own[name][...] = cleared
         if self.rollout == 0:
             self._begin_episode()
         else:
@@ -159,19 +161,19 @@ class Replica:
             self._storages["noise"][self._storage, : self._num_steps, column] = rows
 
     def _step(self) -> None:
-        storages, at = self._storages, (self._storage, self.row, self._columns)
-        action = self._agents.to_env(storages["actions"][at])
-        seen = self._observations(self.row + 1)
+        own, row = self._own, self.row
+        action = self._agents.to_env(own["actions"][row])
+        seen = self._observations(row + 1)
         reach("before a step")
         outcome = self._blaming("step", action, lambda: self._agents.step(action, seen))
-        storages["rewards"][at] = outcome.rewards
+        own["rewards"][row] = outcome.rewards
         reach("inside a storage write")
-        storages["terminated"][at] = outcome.terminated
-        storages["truncated"][at] = outcome.truncated
+        own["terminated"][row] = outcome.terminated
+        own["truncated"][row] = outcome.truncated
         self._episode.add(outcome)
         if outcome.failed:
-            storages["failures"][self._storage, self.row, self._first_column] = True
-            for name, before in self._observations(self.row).items():
+            self._storages["failures"][self._storage, row, self._first_column] = True
+            for name, before in self._observations(row).items():
                 seen[name][...] = before
         self.row += 1
         if outcome.over:
@@ -205,7 +207,7 @@ class Replica:
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION
         if self._agents.is_team:
-            self._storages["active"][self._storage, self.row, self._columns] = self._agents.active
+            self._own["active"][self.row] = self._agents.active
         reach("before a request")
         self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
         reach("after a request")
@@ -220,7 +222,7 @@ class Replica:
         seed, seen = self._reset_seed(), self._observations(self.row)
         info = self._blaming("reset", seed, lambda: self._agents.reset(seed, seen))
         if self._storages.spec.state_size:
-            self._storages[MEMORY][self._storage, self.row, self._columns] = 0.0
+            self._own[MEMORY][self.row] = 0.0
         if self.row > 0:
             self._note_late_end(info)
 
@@ -241,8 +243,7 @@ class Replica:
 
     def _observations(self, row: int) -> Rows:
         """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
-        at = (self._storage, row, self._columns, ...)
-        return {name: array[at] for name, array in self._storages.observations.items()}
+        return {name: self._own[name][row, ...] for name in self._storages.observations}
 
     def _reset_seed(self) -> int:
         return reset_seed(self._seed, self.index, self._episode.number)

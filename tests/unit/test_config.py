@@ -51,6 +51,10 @@ def test_the_defaults_work() -> None:
         (configure(seed=2**63), f"seed={2**63} must be from 0"),
         (configure(schedule="asap"), "schedule='asap' .*hts.*sync.*lockstep.*async"),
         (configure(schedule="async", queue_length=1), "queue_length=1 must be from 2 to 1024"),
+        (
+            configure(schedule="hts", queue_length=4),
+            "queue_length=4 is for schedule=async; hts has no queue: leave it out",
+        ),
         (configure(schedule="async", queue_length=1025), "queue_length=1025 must be from 2 to 1024"),
         (
             configure(A2C(lag_correction="delayed_gradient"), schedule="async"),
