@@ -224,8 +224,8 @@ class Placement:
     backend: Literal["inline", "processes"] = "processes"
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
     num_executors: int | None = None
-    """Processes that step environments. None: one per core, less one where the learner works at the same time, networks
-    see images and a step takes less than a millisecond."""
+    """Processes that step environments. None: one per core, less one where the learner works at the same time and a
+    step takes less than the networks do: a millisecond with images, 40 microseconds without."""
     num_actors: int | None = None
     """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, else 1."""
     learner_workers: int | None = None

@@ -81,7 +81,7 @@ def _look_at_env(config: Config) -> tuple[Interface, int | None, bool]:
         interface, team_size = interface_of(env, experiment.network), team_size_of(env)
         sees_images = any(leaf.is_image for leaf in interface.observations.values())
         matters = experiment.learns_meanwhile and config.placement.num_executors is None
-        return interface, team_size, matters and sees_images and not is_slow(env)
+        return interface, team_size, matters and not is_slow(env, "images" if sees_images else "vectors")
     finally:
         env.close()
 

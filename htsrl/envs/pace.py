@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 
@@ -12,12 +12,13 @@ from htsrl.envs.random_play import random_play
 
 TIMED_STEPS = 16
 LONGEST_LOOK_SECONDS = 0.25
-SLOW_STEP_SECONDS = 1e-3
-"""From here on a second process for environments is worth more than larger batches and a core for the learner."""
+NETWORK_SECONDS = {"images": 1e-3, "vectors": 4e-5}
+"""About what networks take for a step of inference and learning, by what they see. Where the environment takes longer,
+a second process for environments is worth more than larger batches and a core for the learner."""
 
 
-def is_slow(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether its steps take a millisecond or more; what cannot be played is left to the run to complain of."""
+def is_slow(env: gymnasium.Env[Any, Any], sees: Literal["images", "vectors"]) -> bool:
+    """Whether its steps take longer than its networks; what cannot be played is left to the run to complain of."""
     seconds: list[float] = []
     begin = last = time.perf_counter()
     was_step = False
@@ -31,4 +32,4 @@ def is_slow(env: gymnasium.Env[Any, Any]) -> bool:
             was_step, last = call.startswith("step"), time.perf_counter()
     except Exception:
         return False
-    return statistics.median(seconds) >= SLOW_STEP_SECONDS
+    return statistics.median(seconds) >= NETWORK_SECONDS[sees]

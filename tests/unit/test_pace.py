@@ -25,26 +25,33 @@ class Paced(gymnasium.Env[Any, Any]):
     def __init__(self, step_seconds: float = 0.0, shows_images: bool = False) -> None:
         self.step_seconds = step_seconds
         image, vector = spaces.Box(0, 255, (36, 36, 3), np.uint8), spaces.Box(-1.0, 1.0, (2,))
-        self.observation_space: spaces.Space[Any] = image if shows_images else vector
+        self.observation_space: spaces.Box[Any] = image if shows_images else vector
+        self._seen = np.zeros(self.observation_space.shape, self.observation_space.dtype)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         time.sleep(0.02)
-        return self.observation_space.sample() * 0, {}
+        return self._seen, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(self.step_seconds)
-        return self.observation_space.sample() * 0, 0.0, False, False, {}
+        if self.step_seconds:
+            time.sleep(self.step_seconds)
+        return self._seen, 0.0, False, False, {}
 
 
 def test_only_steps_count() -> None:
-    assert not is_slow(Paced(0.0))
-    assert is_slow(Paced(0.003))
+    assert not is_slow(Paced(0.0), "images")
+    assert is_slow(Paced(0.003), "images")
+
+
+def test_vectors_are_learned_from_in_less_time_than_images() -> None:
+    assert not is_slow(Paced(0.0001), "images")
+    assert is_slow(Paced(0.0001), "vectors")
 
 
 def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
     start = time.monotonic()
-    assert is_slow(Paced(0.3))
+    assert is_slow(Paced(0.3), "images")
     assert time.monotonic() - start < 3 * 0.3 + 0.5
 
 
@@ -53,12 +60,13 @@ def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
     [
         ("hts", 0.0, True, True),
         ("hts", 0.003, True, False),
-        ("hts", 0.0, False, False),
+        ("hts", 0.0, False, True),
+        ("hts", 0.0001, False, False),
         ("sync", 0.0, True, False),
         ("async", 0.0, True, True),
     ],
 )
-def test_executors_leave_the_learner_a_core_that_has_images_to_look_at_meanwhile(
+def test_executors_leave_the_learner_a_core_where_it_works_meanwhile_and_takes_longer_than_a_step(
     schedule: Any, step_seconds: float, shows_images: bool, leaves_a_core: bool
 ) -> None:
     env_args = {"step_seconds": step_seconds, "shows_images": shows_images}
