@@ -38,7 +38,7 @@ class Adam:
 
 
 class RmsProp:
-    """As torch's to the bit, in a quarter of the time and less: a block after the other, so that what is needed again
+    """As torch's to the bit, in a quarter of the time: a block after the other, so that what is needed again
     is still in the processor's cache, and without square roots of zero, which take 30 times longer than others. A
     weight behind a unit that is never active has no other gradient than zero.
     """

@@ -137,7 +137,7 @@ class Actor:
             version = newest  # the slot that was read may be the next draft's by now
 
     def _taken(self, name: str, cells: Words) -> Tensor:
-        """Copied by NumPy, which for a few small rows takes half as long as torch."""
+        """Copied by NumPy: torch takes three times as long for 16 small rows, twenty times for Atari's images."""
         return torch.from_numpy(self._fields[name].take(cells, axis=0)).to(self._device)
 
     def _remember(self, states: NDArray[Any], input_cells: Words, cells: Words) -> None:
