@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from htsrl.config import Experiment
@@ -35,8 +36,9 @@ def train_command(experiment: Experiment, eval_episodes: int = 0) -> str:
 
 
 def bench_command(name: str, table: Any) -> str:
-    """The `htsrl bench` that fills this table."""
-    return shlex.join(["htsrl", "bench", name, *flags(table, type(table)(), leave_out=("output",))])
+    """The `htsrl bench` that fills this table; where its files lie is left out."""
+    folders = [field.name for field in dataclasses.fields(table) if isinstance(getattr(table, field.name), Path)]
+    return shlex.join(["htsrl", "bench", name, *flags(table, type(table)(), leave_out=folders)])
 
 
 def flags(values: Any, defaults: Any, leave_out: Collection[str] = (), always: Collection[str] = ()) -> list[str]:

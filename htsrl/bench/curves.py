@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl.bench.learning import Curve, Learned, ways_of
+from htsrl.bench.learned import Curve, Learned
+from htsrl.bench.learning import ways_of
 from htsrl.bench.runs import Recorded
 from htsrl.bench.tasks import Task
 

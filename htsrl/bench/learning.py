@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,54 +14,63 @@ import numpy as np
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.bootstrap import Difference, bootstrap_difference
 from htsrl.bench.command_line import train_command
+from htsrl.bench.finished_runs import FinishedRuns
+from htsrl.bench.learned import Learned, read_curve
 from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
 from htsrl.config import Config, Placement
-from htsrl.errors import HtsrlError
 from htsrl.evaluate import evaluate
-from htsrl.metrics.sinks import read_json_lines
-from htsrl.run_folder import RunFolder
 from htsrl.train import train
 
 EVALUATION_EPISODES = 100
 
-Curve = tuple[tuple[int, float, float], ...]
-"""(step, mean return of the last 100 training episodes, seconds since the start)."""
-
 
 @dataclass(frozen=True)
-class Learned:
-    """One run and what its policy is worth."""
+class Learning:
+    """How a task is learned, and where what has finished is kept."""
 
-    way: str
-    seed: int
-    score: float
-    """Mean return of the evaluation."""
-    score_deviation: float
-    digest: str
-    steps: int
-    steps_per_second: float
-    command: str
-    curve: Curve
+    ways: Sequence[str]
+    seeds: Sequence[int]
+    placement: Placement
+    finished: FinishedRuns
+    commit: str | None
 
-    @property
-    def mean_over_run(self) -> float:
-        """The area under the learning curve, over its length: early learners score higher."""
-        steps, returns, _ = np.asarray(self.curve, dtype=np.float64).T
-        return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0])) if len(steps) > 1 else float(returns[0])
-
-
-def learn(
-    task: Task, ways: Sequence[str], seeds: Sequence[int], placement: Placement, announcer: Announcer
-) -> list[Learned]:
-    """Train and evaluate the task in every way with every seed; the ways take turns."""
-    learned = []
-    for seed in seeds:
-        for way in ways:
+    def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
+        """Train and evaluate the task in every way with every seed, unless that was done before; the ways take turns."""
+        learned = []
+        for seed, way in product(self.seeds, self.ways):
             announcer.begin(f"{task.name}, {way}, seed {seed}")
-            learned.append(_learn_once(task, seed, way, placement))
-            announcer.end(f"score {learned[-1].score:.1f}")
-    return learned
+            run = self.found(task, way, seed)
+            if run is None:
+                run = self._learn_once(task, way, seed)
+                self.finished.put(task.name, run)
+            announcer.end(f"score {run.score:.1f}")
+            learned.append(run)
+        return learned
+
+    def found(self, task: Task, way: str, seed: int) -> Learned | None:
+        """A run that has finished before."""
+        return self.finished.find(task.name, way, seed, _command(task, way, seed))
+
+    def _learn_once(self, task: Task, way: str, seed: int) -> Learned:
+        with TemporaryDirectory(prefix="htsrl-bench-") as folder:
+            run_dir = Path(folder) / "run"
+            placement = replace(self.placement, run_dir=run_dir, progress="off")
+            result = train(Config(task.with_seed(seed, way), placement))
+            evaluation = evaluate(run_dir, EVALUATION_EPISODES)
+            curve = read_curve(run_dir)
+        return Learned(
+            way=way,
+            seed=seed,
+            score=evaluation.mean_return,
+            score_deviation=evaluation.std_return,
+            digest=result.digest,
+            steps=result.steps,
+            steps_per_second=result.steps_per_second,
+            command=_command(task, way, seed),
+            commit=self.commit,
+            curve=curve,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,30 +151,5 @@ def tables(task: Task, learned: Sequence[Learned]) -> list[Table]:
     return [scores, commands]
 
 
-def _learn_once(task: Task, seed: int, way: str, placement: Placement) -> Learned:
-    experiment = task.with_seed(seed, way)
-    with TemporaryDirectory(prefix="htsrl-bench-") as folder:
-        run_dir = Path(folder) / "run"
-        result = train(Config(experiment, replace(placement, run_dir=run_dir, progress="off")))
-        evaluation = evaluate(run_dir, EVALUATION_EPISODES)
-        curve = read_curve(run_dir)
-    return Learned(
-        way=way,
-        seed=seed,
-        score=evaluation.mean_return,
-        score_deviation=evaluation.std_return,
-        digest=result.digest,
-        steps=result.steps,
-        steps_per_second=result.steps_per_second,
-        command=train_command(experiment, EVALUATION_EPISODES),
-        curve=curve,
-    )
-
-
-def read_curve(run_dir: Path) -> Curve:
-    records = read_json_lines(RunFolder(run_dir).metrics_file)
-    points = [(x["step"], x.get("rollout/ep_rew_mean"), x.get("time/time_elapsed") or 0.0) for x in records]
-    curve = tuple((int(step), mean, at) for step, mean, at in points if step is not None and mean is not None)
-    if not curve:
-        raise HtsrlError("no episode ended during the run, so there is no learning curve; give the task more steps")
-    return curve
+def _command(task: Task, way: str, seed: int) -> str:
+    return train_command(task.with_seed(seed, way), EVALUATION_EPISODES)

@@ -87,11 +87,11 @@ def write_record(record: Record, folder: Path, draw: Callable[[Path], None] | No
     """
     path = _unused_path(folder, f"{time.strftime('%Y-%m-%d')}-{record.name}")
     folder.mkdir(parents=True, exist_ok=True)
-    _write(path, _json(record.document()))
+    write_whole(path, _json(record.document()))
     picture = path.with_suffix(".png")
     if draw:
         draw(picture)
-    _write(path.with_suffix(".md"), record.markdown(picture.name if draw else None))
+    write_whole(path.with_suffix(".md"), record.markdown(picture.name if draw else None))
     return path
 
 
@@ -121,7 +121,8 @@ def _json(document: Mapping[str, Any]) -> str:
     return json.dumps(rest, indent=1, allow_nan=False)[:-2] + f',\n "repetitions": [\n{repetitions}\n ]\n}}\n'
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """All of it or nothing, whenever it is interrupted."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
     os.replace(temporary, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from htsrl.bench.command_line import train_command
-from htsrl.bench.learning import Curve, read_curve
+from htsrl.bench.learned import Curve, read_curve
 from htsrl.bench.record import Table
 from htsrl.config import Config
 from htsrl.digest import read_links

@@ -22,7 +22,9 @@ from htsrl.bench import keeping, restart
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command, train_command
-from htsrl.bench.learning import Learned, Verdict
+from htsrl.bench.finished_runs import FinishedRuns
+from htsrl.bench.learned import Learned
+from htsrl.bench.learning import Verdict
 from htsrl.bench.live_run import Update, rate
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
@@ -267,15 +269,19 @@ from htsrl.cli import main
 from htsrl.config import A2C, Experiment
 TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
 ways = ["hts", "sync", "async-uncorrected"]
-where = ["--placement", "inline", "--output", OUTPUT]
+where = ["--placement", "inline", "--output", OUTPUT, "--finished-runs", f"{OUTPUT}/runs"]
 main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *ways, *where])
 """
     ended = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
+    again = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
 
+    assert again.returncode == 0, again.stderr
+    first, second = sorted(tmp_path.glob("*-learning-tiny*.json"), key=lambda path: path.stat().st_mtime)
+    assert json.loads(first.read_text())["repetitions"] == json.loads(second.read_text())["repetitions"]
     assert ended.returncode == 0, ended.stderr
     assert "[6/6] tiny, async-uncorrected, seed 2 ... score" in ended.stderr
     assert "95 % interval" in ended.stdout
-    record = next(tmp_path.glob("*-learning-tiny.json"))
+    record = first
     assert record.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "htsrl train CartPole-v1 --algo a2c" in record.with_suffix(".md").read_text()
     document = json.loads(record.read_text())
@@ -284,6 +290,22 @@ main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *wa
     assert len({run["digest"] for run in runs}) == 6
     assert all(len(run["curve"]) >= 3 for run in runs)
     assert str(tmp_path) not in record.read_text()
+
+
+def test_a_run_that_has_finished_is_found_again_and_no_other(tmp_path: Path) -> None:
+    finished, run = FinishedRuns(tmp_path / "runs"), _learned("hts", 1, 2.5, ((0, 1.0), (10, 2.0)))
+    finished.put("tiny", run)
+    assert finished.find("tiny", "hts", 1, run.command) == run
+    assert finished.find("tiny", "hts", 2, run.command) is None
+    assert FinishedRuns(None).find("tiny", "hts", 1, run.command) is None
+    with pytest.raises(ConfigError, match="choose another folder"):
+        finished.find("tiny", "hts", 1, "htsrl train with another learning rate")
+
+
+def test_half_a_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "cartpole-ppo-sync-seed-5.json").write_text('{"way": "sy')
+    with pytest.raises(ConfigError, match=r"cartpole-ppo-sync-seed-5\.json.*remove it"):
+        LearningTable(finished_runs=tmp_path).run()
 
 
 def _record(tmp_path: Path) -> Record:
@@ -314,7 +336,7 @@ def _sleeping_bench(seconds_per_run: float = 1.0) -> SleepingBench:
 
 def _learned(way: str, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)) -> Learned:
     timed = tuple((step, mean, 0.1 * step) for step, mean in curve)
-    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", timed)
+    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", None, timed)
 
 
 def _experiment_of(command: str) -> Experiment:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from htsrl.bench import learning
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.command_line import bench_command
 from htsrl.bench.curves import draw_curves
+from htsrl.bench.finished_runs import FinishedRuns
+from htsrl.bench.learned import Learned
+from htsrl.bench.learning import Learning, Verdict, tables
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
 from htsrl.bench.tasks import QUICK_TASKS, TASKS, WAYS, Task
@@ -30,6 +34,8 @@ class LearningTable:
     """A run in each way for every seed."""
     placement: Literal["inline", "processes"] = "processes"
     """Where the roles live; the results are the same."""
+    finished_runs: Path | None = None
+    """Folder in which every run is kept as soon as it has finished; the same command goes on after them."""
     output: Path = Path("benchmarks")
     """Folder for a record and a picture of each task."""
 
@@ -37,28 +43,30 @@ class LearningTable:
         tasks = [_task(name) for name in self.tasks]
         if not tasks or not self.seeds or not self.ways:
             raise ConfigError("give at least one task, one way and one seed")
-        for task in tasks:
-            for way in self.ways:
-                _check(task, way)
+        provenance, placement = Provenance.take(), Placement(backend=self.placement, tensorboard=False)
+        finished = FinishedRuns(self.finished_runs)
+        learning = Learning(self.ways, self.seeds, placement, finished, provenance.commit)
+        for task, way, seed in product(tasks, self.ways, self.seeds):
+            _check(task, way)
+            learning.found(task, way, seed)  # one that must not be taken is refused before the first is trained
         announcer = Announcer(len(tasks) * len(self.seeds) * len(self.ways))
         for task in tasks:  # each is written as soon as it is done: the next may take an hour
-            self._run_task(task, announcer)
+            learned = learning.learn(task, announcer)
+            record = self._record(task, learned, learning, provenance)
+            publish(record, self.output, partial(draw_curves, task, learned))
         return 0
 
-    def _run_task(self, task: Task, announcer: Announcer) -> None:
-        provenance = Provenance.take()
-        placement = Placement(backend=self.placement, tensorboard=False)
-        learned = learning.learn(task, self.ways, self.seeds, placement, announcer)
-        record = Record(
+    def _record(self, task: Task, learned: list[Learned], learning: Learning, provenance: Provenance) -> Record:
+        configs = {way: Config(task.with_seed(self.seeds[0], way), learning.placement) for way in self.ways}
+        return Record(
             name=f"learning-{task.name}",
             command=bench_command("learning", self),
             provenance=provenance,
-            configs={name: Config(task.with_seed(self.seeds[0], name), placement) for name in self.ways},
+            configs=configs,
             repetitions=[asdict(run) for run in learned],
-            summary=learning.Verdict.of(task, learned).document(),
-            tables=learning.tables(task, learned),
+            summary=Verdict.of(task, learned).document(),
+            tables=tables(task, learned),
         )
-        publish(record, self.output, lambda picture: draw_curves(task, learned, picture))
 
 
 def _check(task: Task, way: str) -> None:
