@@ -36,7 +36,7 @@ class Learning:
     commit: str | None
 
     def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
-        """Train and evaluate the task in every way with every seed, unless that was done before; the ways take turns."""
+        """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
         learned = []
         for seed, way in product(self.seeds, self.ways):
             announcer.begin(f"{task.name}, {way}, seed {seed}")

@@ -10,18 +10,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from htsrl import digest
 from htsrl.dataflow.exchange import Words
-from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.reference_shape import Places, ReferenceShape
 
 NO_DIGEST = "0" * 32
 
 
-def lay_out_as_they_come(self: ReferenceShape, rows: Words, columns: Words) -> tuple[Words, Words, Words]:
-    return rows, columns, np.arange(len(rows))
+def lay_out_as_they_come(self: ReferenceShape, cells: Words, columns: Words) -> tuple[Words, Places]:
+    return cells, slice(None)
 
 
 def hash_nothing(fields: Mapping[str, NDArray[Any]], num_envs: int) -> digest.BatchHash:

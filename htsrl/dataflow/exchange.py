@@ -61,7 +61,7 @@ class Tickets:
 
     @staticmethod
     def asks_to_act(tickets: Words) -> NDArray[np.bool_]:
-        even: NDArray[np.bool_] = tickets % 2 == 0
+        even: NDArray[np.bool_] = (tickets & 1) == 0
         return even
 
 

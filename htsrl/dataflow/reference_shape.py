@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
 from htsrl.dataflow.exchange import Words
+
+Places = Words | slice
 
 
 @dataclass(frozen=True)
@@ -18,15 +21,16 @@ class ReferenceShape:
     pinned: bool = False
     """Where only one size will do, and only if each column keeps to its own row."""
 
-    def lay_out(self, rows: Words, columns: Words) -> tuple[Words, Words, Words]:
-        """The (row, column) of every row of the network's batch, and where in it the asked-for ones are.
+    def lay_out(self, cells: Words, columns: Words) -> tuple[Words, Places]:
+        """The cell that each row of the network's batch shows, and where in it the asked-for ones are.
 
-        Padding repeats an asked-for row: others may be half written.
+        Padding repeats an asked-for cell: others may be half written.
         """
-        places = columns if self.pinned else np.arange(len(rows))
-        size = next(size for size in self.sizes if size >= len(rows))
-        if size == len(rows) and not self.pinned:
-            return rows, columns, places
-        batch_rows, batch_columns = np.full(size, rows[0]), np.full(size, columns[0])
-        batch_rows[places], batch_columns[places] = rows, columns
-        return batch_rows, batch_columns, places
+        count = len(cells)
+        size = self.sizes[bisect_left(self.sizes, count)]
+        places = columns if self.pinned else slice(count)
+        if size == count and not self.pinned:
+            return cells, places
+        batch = np.full(size, cells[0])
+        batch[places] = cells
+        return batch, places

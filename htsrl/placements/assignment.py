@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from htsrl.dataflow.signals import Doorbell
 from htsrl.placements.blueprint import Blueprint
@@ -49,16 +50,20 @@ class Doorbells:
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
-        self._ring(self.actor_of if self.step_barrier else (self.actor_of[env] for env in envs))
+        elsewhere = self._actors_elsewhere
+        self._ring(elsewhere.values() if self.step_barrier else [elsewhere[env] for env in envs if env in elsewhere])
 
     def ring_executors(self, envs: Sequence[int]) -> None:
-        self._ring(self.executor_of[env] for env in envs)
+        elsewhere = self._executors_elsewhere
+        self._ring([elsewhere[env] for env in envs if env in elsewhere])
         if self.replays:
             self.learner.ring()
 
     def ring_all(self) -> None:
         """All who may wait for a version."""
-        self._ring((*self.executor_of, *(self.actor_of if self.replays else ())))
+        self._ring(self._executors_elsewhere.values())
+        if self.replays:
+            self._ring(self._actors_elsewhere.values())
 
     def ring_differentiators(self) -> None:
         self._ring(self.differentiators)
@@ -66,10 +71,22 @@ class Doorbells:
     def ring_learner(self) -> None:
         self.learner.ring()
 
-    def _ring(self, doorbells: Iterable[Doorbell]) -> None:
-        for fd, doorbell in {doorbell.fd: doorbell for doorbell in doorbells}.items():
-            if fd != self.own.fd:
-                doorbell.ring()
+    @cached_property
+    def _executors_elsewhere(self) -> dict[int, Doorbell]:
+        return self._elsewhere(self.executor_of)
+
+    @cached_property
+    def _actors_elsewhere(self) -> dict[int, Doorbell]:
+        return self._elsewhere(self.actor_of)
+
+    def _elsewhere(self, doorbells: Sequence[Doorbell]) -> dict[int, Doorbell]:
+        """Those behind which another worker lives, by environment."""
+        return {env: doorbell for env, doorbell in enumerate(doorbells) if doorbell.fd != self.own.fd}
+
+    @staticmethod
+    def _ring(doorbells: Collection[Doorbell]) -> None:
+        for doorbell in {doorbell.fd: doorbell for doorbell in doorbells}.values():
+            doorbell.ring()
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,17 @@ class Encoder(nn.Module):
 
     def __init__(self, leaves: Leaves, network: Network) -> None:
         super().__init__()
-        self._names = tuple(leaves)
         parts = [_part(leaf, network) for leaf in leaves.values()]
         width = sum(part.num_features for part in parts)
         self.parts = nn.ModuleList(parts)
+        self._named_parts = tuple(zip(leaves, parts, strict=True))
         self.sees_images = any(not isinstance(part, Flat) for part in parts)
         is_lone_image = self.sees_images and len(self.parts) == 1
         self.mlp = None if is_lone_image else Mlp(width, network.hidden_sizes, network.activation)
         self.num_features = width if self.mlp is None else self.mlp.num_features
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
-        parts = [part.forward(observations[name]) for name, part in zip(self._names, self.parts, strict=True)]
+        parts = [part.forward(observations[name]) for name, part in self._named_parts]
         features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return features if self.mlp is None else self.mlp.forward(features)
 

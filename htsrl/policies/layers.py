@@ -8,8 +8,14 @@ from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, tuple[type[nn.Module], Activation]] = {
+    "tanh": (nn.Tanh, torch.tanh),
+    "relu": (nn.ReLU, torch.relu),
+}
+"""As a module, which gives the layers around it their names, and as what it does."""
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
@@ -29,7 +35,7 @@ class Dense(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         own: dict[str, nn.Parameter] = self._parameters  # type: ignore[assignment]
-        return torch.addmm(own["bias"], x, own["weight"].t())
+        return linear(x, own["weight"], own["bias"])
 
 
 class Mlp(nn.Module):
@@ -37,16 +43,18 @@ class Mlp(nn.Module):
 
     def __init__(self, width: int, hidden_sizes: tuple[int, ...], activation: Literal["tanh", "relu"]) -> None:
         super().__init__()
+        module, self._activation = ACTIVATIONS[activation]
         layers: list[nn.Module] = []
         for size in hidden_sizes:
-            layers += [orthogonal(Dense(width, size), math.sqrt(2)), ACTIVATIONS[activation]()]
+            layers += [orthogonal(Dense(width, size), math.sqrt(2)), module()]
             width = size
         self.layers = nn.Sequential(*layers)
+        self._dense = tuple(layers[::2])
         self.num_features = width
 
     def forward(self, x: Tensor) -> Tensor:
         # `forward` rather than a call, here and in the encoders: a call's hooks, which nobody uses, take as long as the
         # numbers of a small network.
-        for layer in self.layers:
-            x = layer.forward(x)
+        for dense in self._dense:
+            x = self._activation(dense.forward(x))
         return x

@@ -146,10 +146,10 @@ class Policy(nn.Module):
 
     def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
         actions = self.interface.actions
+        if actions.is_single_choice:
+            return Categorical(masked(outputs, mask))
         num_values = sum(actions.categories)
         logits = masked(outputs[:, :num_values], mask)
-        if actions.is_single_choice:
-            return Categorical(logits)
         if not actions.num_continuous:
             return Choices(logits, actions.categories)
         continuous = self._continuous(outputs[:, num_values:])

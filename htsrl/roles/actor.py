@@ -56,17 +56,18 @@ class Actor:
         envs, tickets = self._ready()
         if not len(envs):
             return False
-        was_greeted = bool(tickets.min() < 0)
+        greets = self._exchange.tickets.greets(tickets)
+        was_greeted = bool(np.count_nonzero(greets))
         if was_greeted:
-            greets = self._exchange.tickets.greets(tickets)
             self._hand_over(envs[greets], tickets[greets])
             envs, tickets = envs[~greets], tickets[~greets]
         # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
         published, rollouts = self._exchange.published_version, self._exchange.tickets.rollouts(tickets)
         versions = self._schedule.acting_versions(Asked(envs, tickets, rollouts), published)
-        acting = [version for version in sorted(set(versions.tolist())) if version <= published]
+        asked_for = sorted(set(versions.tolist()))
+        acting = [version for version in asked_for if version <= published]
         for version in acting:
-            chosen = versions == version
+            chosen = versions == version if len(asked_for) > 1 else slice(None)
             self._answer(version, envs[chosen], tickets[chosen])
         return was_greeted or bool(acting)
 
@@ -84,30 +85,30 @@ class Actor:
             return envs[ready], tickets[ready]
         return envs, tickets
 
-    @torch.inference_mode()
     def _answer(self, version: int, envs: Words, tickets: Words) -> None:
         """Decide for environments with one version."""
         columns, asked = self._per_agent(envs, tickets)
         rows = (asked - 1) // 2 % self._num_rows
-        batch_rows, batch_columns, places = self._shape.lay_out(rows, columns)
-        version, decision = self._decide(version, batch_rows * self._num_columns + batch_columns)
-        answers = [answer.cpu().numpy()[places] for answer in decision if answer is not None]
+        input_cells = rows * self._num_columns + columns
         # Of what is learned from, each storage has one row less.
-        cells = (rows - rows // self._rows_per_storage) * self._num_columns + columns
+        cells = input_cells - rows // self._rows_per_storage * self._num_columns
+        batch, places = self._shape.lay_out(input_cells, columns)
+        version, decision = self._decide(version, batch)
+        answers = [answer.numpy(force=True)[places] for answer in decision if answer is not None]
         to_act = self._exchange.tickets.asks_to_act(asked)
-        if not to_act.all():
+        if np.count_nonzero(to_act) < len(to_act):
             cells_before = cells[~to_act] - self._num_columns
             self._fields["bootstrap_values"][cells_before] = answers[VALUES][~to_act]
             if BOOTSTRAP_VERSIONS in self._fields:
                 self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
-            rows, columns, cells = rows[to_act], columns[to_act], cells[to_act]
+            input_cells, cells = input_cells[to_act], cells[to_act]
             answers = [answer[to_act] for answer in answers]
         for name, answer in zip(("actions", "log_probs", "values"), answers, strict=False):
             self._fields[name][cells] = answer
             reach("inside an answer")
         self._fields["versions"][cells] = version
         if decision.states is not None:
-            self._remember(answers[-1], rows * self._num_columns + columns, cells)
+            self._remember(answers[-1], input_cells, cells)
         self._hand_over(envs, tickets)
 
     def _hand_over(self, envs: Words, tickets: Words) -> None:
@@ -123,6 +124,7 @@ class Actor:
         columns: Words = (envs[:, None] * self._num_agents + np.arange(self._num_agents)).reshape(-1)
         return columns, tickets.repeat(self._num_agents)
 
+    @torch.inference_mode()
     def _decide(self, version: int, cells: Words) -> tuple[int, Decision]:
         """What a policy makes of these cells; its version is another only where an asynchronous learner overtook it."""
         inputs = {name: self._taken(name, cells) for name in self._inputs}

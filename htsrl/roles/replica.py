@@ -5,8 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
@@ -22,6 +21,7 @@ from htsrl.roles.episode import Episode
 from htsrl.roles.recall import recall_of
 from htsrl.seeding import reset_seed
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 CLEARED_FIELDS = {
     "episode_lengths": 0,
@@ -76,6 +76,7 @@ class Replica:
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
         self._own: Rows = {}  # the columns of this rollout, of every field
+        self._own_observations: Rows = {}
         self._first_column = index * self._agents.num_agents
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
@@ -111,8 +112,8 @@ class Replica:
 
     def keep_capsule(self) -> None:
         """Put down what brings the environment back to the start of the rollout that follows."""
-        keep = partial(self._recall.keep, self._capsule, self._storage, self._episode_row)
-        heap, num_bytes = self._blaming("save_state", "", keep)
+        begun_from = self._capsule, self._storage, self._episode_row
+        heap, num_bytes = self._blaming("save_state", "", self._recall.keep, *begun_from)
         episode, is_log = self._episode, self._recall.is_log
         self._capsule = Capsule(episode.number, episode.score, episode.length, heap, num_bytes, is_log)
         reach("inside a capsule")
@@ -128,7 +129,7 @@ class Replica:
         self._episode.go_on(capsule.episode, capsule.score, capsule.length)
         self._exchange.episodes[self.index] = capsule.episode, COMING_BACK
         seed = self._reset_seed()
-        self._blaming("coming back", seed, lambda: self._recall.bring_back(capsule, seed))
+        self._blaming("coming back", seed, self._recall.bring_back, capsule, seed)
 
     def _greet(self) -> None:
         """An answer to the executor before may be under way, which must not be taken for one to this."""
@@ -139,6 +140,7 @@ class Replica:
     def _begin_rollout(self) -> None:
         self._storage = self._storages.of_rollout(self.rollout)
         self._own = {name: x[self._storage, :, self._columns] for name, x in self._storages.fields.items()}
+        self._own_observations = {name: self._own[name] for name in self._storages.observations}
         self.row = 0
         self._note_episode(row=None)
         if self._poisons:
@@ -165,7 +167,7 @@ class Replica:
         action = self._agents.to_env(own["actions"][row])
         seen = self._observations(row + 1)
         reach("before a step")
-        outcome = self._blaming("step", action, lambda: self._agents.step(action, seen))
+        outcome = self._blaming("step", action, self._agents.step, action, seen)
         own["rewards"][row] = outcome.rewards
         reach("inside a storage write")
         own["terminated"][row] = outcome.terminated
@@ -220,7 +222,7 @@ class Replica:
         self._episode.begin_next()
         self._note_episode(self.row)
         seed, seen = self._reset_seed(), self._observations(self.row)
-        info = self._blaming("reset", seed, lambda: self._agents.reset(seed, seen))
+        info = self._blaming("reset", seed, self._agents.reset, seed, seen)
         if self._storages.spec.state_size:
             self._own[MEMORY][self.row] = 0.0
         if self.row > 0:
@@ -243,15 +245,18 @@ class Replica:
 
     def _observations(self, row: int) -> Rows:
         """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
-        return {name: self._own[name][row, ...] for name in self._storages.observations}
+        return {name: own[row, ...] for name, own in self._own_observations.items()}
 
     def _reset_seed(self) -> int:
         return reset_seed(self._seed, self.index, self._episode.number)
 
-    def _blaming(self, what: str, argument: Any, call: Callable[[], Result]) -> Result:
+    def _blaming(
+        self, what: str, argument: Any, call: Callable[Arguments, Result], *args: Arguments.args, **kw: Arguments.kwargs
+    ) -> Result:
+        """Let the environment run; whatever goes wrong is its fault, and `what` it did with `argument` is named."""
         self._exchange.inside[self.index] += 1
         try:
-            result = call()
+            result = call(*args, **kw)
         except EnvironmentFailure:
             raise
         except (Exception, SystemExit) as error:

@@ -64,7 +64,9 @@ class ByInterval:
     schedule: Schedule
 
     def acting_versions(self, asked: Asked, published_version: int) -> Words:
-        return np.array([self.schedule.acting_version(rollout) for rollout in asked.rollouts.tolist()], np.int64)
+        rollouts = asked.rollouts.tolist()
+        versions = {rollout: self.schedule.acting_version(rollout) for rollout in set(rollouts)}
+        return np.array([versions[rollout] for rollout in rollouts], np.int64)
 
 
 def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
