@@ -11,7 +11,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-variance \
+	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-soak bench-variance \
 	bench-peers bench-determinism report chaos clean
 
 help: ## show this list
@@ -94,6 +94,9 @@ bench-limits: football ## what simulator, inference, learning and a hand-over co
 
 bench-throughput: football ## all schedules beside the roofline: steps/s, CPU time, memory (about an hour)
 	$(BIN)/htsrl bench throughput
+
+bench-soak: install ## whether the memory of a run grows (25 minutes)
+	$(BIN)/htsrl bench soak
 
 bench-variance: install ## the paper's figures and headline with environments that sleep (10 minutes)
 	$(BIN)/htsrl bench variance

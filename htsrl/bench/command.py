@@ -20,6 +20,7 @@ from htsrl.bench.tables.report import ReportTable
 from htsrl.bench.tables.restart import RestartTable
 from htsrl.bench.tables.runs import RunsTable
 from htsrl.bench.tables.sleeping import SleepingTable
+from htsrl.bench.tables.soak import SoakTable
 from htsrl.bench.tables.throughput import ThroughputTable
 from htsrl.bench.tables.variance import VarianceTable
 
@@ -35,6 +36,7 @@ class Bench:
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[LimitsTable, tyro.conf.subcommand("limits")]
         | Annotated[ThroughputTable, tyro.conf.subcommand("throughput")]
+        | Annotated[SoakTable, tyro.conf.subcommand("soak")]
         | Annotated[PeersTable, tyro.conf.subcommand("peers")]
         | Annotated[VarianceTable, tyro.conf.subcommand("variance")]
         | Annotated[DeterminismTable, tyro.conf.subcommand("determinism")]

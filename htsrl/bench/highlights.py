@@ -24,7 +24,10 @@ def _throughput(_: str, summary: Summary) -> Iterator[Highlight]:
             for name, own in of["schedules"].items()
         ]
         yield f"{work}: steps/s, and share of the roofline", ", ".join(schedules)
-    for run, of in summary["soak"].items():
+
+
+def _soak(_: str, summary: Summary) -> Iterator[Highlight]:
+    for run, of in summary.items():
         growth = f"{of['growth_megabytes_in_10_minutes']:+.1f} MB"
         yield f"{run}: growth of memory in 10 minutes", f"{growth}, at {of['last_megabytes']:,.0f} MB"
 
@@ -136,6 +139,7 @@ def _memory(_: str, summary: Summary) -> Iterator[Highlight]:
 
 KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "throughput": _throughput,
+    "soak": _soak,
     "limits": _limits,
     "peers": _peers,
     "variance": _variance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.env_memory import env_megabytes
@@ -22,7 +22,6 @@ from htsrl.process_name import name_of_process
 from htsrl.survey import draw_blueprint
 
 SCHEDULES = ("hts", "sync", "lockstep", "async")
-"""Those that this htsrl does not know are left out."""
 BASELINE = "sync"
 SETTLING_SECONDS = 2.0
 """After the spare process has made its preparations, which happens once in a run."""
@@ -32,8 +31,17 @@ LOOK_SECONDS = 0.2
 WORKERS = ("executor", "actor")
 
 
-def known_schedules() -> tuple[str, ...]:
-    return tuple(name for name in SCHEDULES if name in get_args(get_type_hints(Experiment)["schedule"]))
+def known_schedules(names: Sequence[str]) -> None:
+    """ConfigError for schedules that there are none of."""
+    strangers = [name for name in names if name not in SCHEDULES]
+    if strangers or not names:
+        raise ConfigError(f"give schedules among {', '.join(SCHEDULES)}, not {', '.join(strangers) or 'none'}")
+
+
+def watched_config(work: str, schedule: str) -> Config:
+    experiment = replace(WORKS[work], schedule=schedule)  # type: ignore[arg-type]
+    # A line for every update: between them the time is taken.
+    return Config(experiment, Placement(log_every_steps=1, tensorboard=False, progress="off"))
 
 
 @dataclass(frozen=True)
@@ -48,22 +56,15 @@ class ThroughputBench:
 
     def __post_init__(self) -> None:
         known(self.work)
-        strangers = [name for name in self.schedules if name not in known_schedules()]
-        if strangers or not self.schedules:
-            raise ConfigError(f"give schedules among {', '.join(known_schedules())}, not {', '.join(strangers)}")
+        known_schedules(self.schedules)
         if self.repetitions < 1 or self.seconds_per_run <= 0 or self.seconds_per_part <= 0:
             raise ConfigError(
                 f"repetitions={self.repetitions} must be at least 1, seconds_per_run={self.seconds_per_run:g} and "
                 f"seconds_per_part={self.seconds_per_part:g} above 0"
             )
 
-    def config(self, work: str, schedule: str) -> Config:
-        experiment = replace(WORKS[work], schedule=schedule)  # type: ignore[arg-type]
-        # A line for every update: between them the time is taken.
-        return Config(experiment, Placement(log_every_steps=1, tensorboard=False, progress="off"))
-
     def configs(self) -> dict[str, Config]:
-        return {f"{work}, {name}": self.config(work, name) for work in self.work for name in self.schedules}
+        return {f"{work}, {name}": watched_config(work, name) for work in self.work for name in self.schedules}
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def measure(bench: ThroughputBench) -> list[Measured]:
             before, watched = roofline_of(work, bench.seconds_per_part), {}
             for schedule in bench.schedules:
                 announcer.begin(f"{work}, {schedule}")
-                with live_run(bench.config(work, schedule)) as run:
+                with live_run(watched_config(work, schedule)) as run:
                     watched[schedule] = watch(run, bench.seconds_per_run)
                 announcer.end(f"{watched[schedule].steps_per_second:,.0f} steps/s")
             roofline = (before + roofline_of(work, bench.seconds_per_part)) / 2

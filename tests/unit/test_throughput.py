@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from helpers import run
@@ -19,9 +20,10 @@ from htsrl.bench.env_memory import env_megabytes
 from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of
 from htsrl.bench.soak import Look, Soaked
 from htsrl.bench.tables.determinism import DeterminismTable
+from htsrl.bench.tables.soak import SoakTable
 from htsrl.bench.tables.throughput import ThroughputTable
-from htsrl.bench.throughput import Measured, ThroughputBench, Watched, known_schedules
-from htsrl.config import Config
+from htsrl.bench.throughput import Measured, ThroughputBench, Watched
+from htsrl.config import Config, Experiment
 from htsrl.errors import ConfigError
 
 BENCH = ThroughputBench(("cartpole-ppo",), ("hts", "sync"), 1.0, 1.0, repetitions=2)
@@ -71,9 +73,9 @@ def test_without_a_baseline_there_is_no_ratio() -> None:
 
 
 def test_all_schedules_that_htsrl_knows_are_compared() -> None:
-    assert {"hts", "sync", "lockstep"} <= set(known_schedules()) <= set(throughput.SCHEDULES)
-    for schedule in known_schedules():
-        assert BENCH.config("pong-a2c", schedule).experiment.schedule == schedule
+    assert set(throughput.SCHEDULES) == set(get_args(get_type_hints(Experiment)["schedule"]))
+    for schedule in throughput.SCHEDULES:
+        assert throughput.watched_config("pong-a2c", schedule).experiment.schedule == schedule
     with pytest.raises(ConfigError, match="chaotic"):
         replace(BENCH, schedules=("hts", "chaotic"))
 
@@ -107,7 +109,7 @@ def test_environments_are_charged_with_what_they_need() -> None:
 
 
 @pytest.mark.slow
-def test_bench_throughput_watches_runs_and_soaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_throughput_watches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "_spare_is_ready", lambda run: True)  # it comes after ten seconds
     monkeypatch.setattr(throughput, "SETTLING_SECONDS", 0.0)
     table = ThroughputTable(
@@ -116,7 +118,6 @@ def test_bench_throughput_watches_runs_and_soaks(tmp_path: Path, monkeypatch: py
         seconds_per_run=0.2,
         seconds_per_part=0.05,
         repetitions=1,
-        soak=0.3,
         output=tmp_path,
     )
 
@@ -125,17 +126,34 @@ def test_bench_throughput_watches_runs_and_soaks(tmp_path: Path, monkeypatch: py
     (path,) = tmp_path.glob("*-throughput.json")
     document = json.loads(path.read_text())
     runs, summary = document["repetitions"], document["summary"]
-    assert [of.get("schedule") for of in runs] == ["hts", "sync", None]
-    assert all(of["watched"]["steps_per_second"] > 0 and 0 < of["watched"]["utilisation"] < 1.2 for of in runs[:2])
+    assert [of.get("schedule") for of in runs] == ["hts", "sync"]
+    assert all(of["watched"]["steps_per_second"] > 0 and 0 < of["watched"]["utilisation"] < 1.2 for of in runs)
     names = {process["name"].split()[0] for process in runs[0]["watched"]["processes"]}
     assert {"executor", "learner"} <= names
     assert summary["works"]["cartpole-ppo"]["schedules"]["sync"]["ratio"]["median"] == 1.0
-    assert summary["soak"]["cartpole-ppo, hts"]["last_megabytes"] > 100
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    assert "growth" in path.with_suffix(".md").read_text()
 
 
 # Soak
+
+
+@pytest.mark.slow
+def test_bench_soak_looks_at_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "_spare_is_ready", lambda run: True)
+    monkeypatch.setattr(throughput, "SETTLING_SECONDS", 0.0)
+
+    SoakTable(work=("cartpole-ppo",), seconds=0.3, output=tmp_path).run()
+
+    (path,) = tmp_path.glob("*-soak.json")
+    assert json.loads(path.read_text())["summary"]["cartpole-ppo, hts"]["last_megabytes"] > 100
+    assert "growth" in path.with_suffix(".md").read_text()
+
+
+def test_a_soak_of_no_time_or_of_an_unknown_schedule_is_refused() -> None:
+    with pytest.raises(ConfigError, match="seconds=0"):
+        SoakTable(seconds=0).run()
+    with pytest.raises(ConfigError, match="give schedules among hts, sync, lockstep, async, not fast"):
+        SoakTable(schedule="fast").run()
 
 
 def test_growth_is_the_slope_over_all_looks() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from htsrl.bench import soak, throughput
+from htsrl.bench import throughput
 from htsrl.bench.bars import draw_throughput
 from htsrl.bench.command_line import bench_command
 from htsrl.bench.provenance import Provenance
@@ -19,7 +19,7 @@ class ThroughputTable:
 
     work: tuple[str, ...] = tuple(WORKS)
     """What is trained; what needs a simulator that is not installed is left out and reported."""
-    schedules: tuple[str, ...] = throughput.known_schedules()
+    schedules: tuple[str, ...] = throughput.SCHEDULES
     """Under which schedules; they take turns."""
     seconds_per_run: float = 20.0
     """How long each run is measured once it is under way; longer where updates are slow."""
@@ -27,8 +27,6 @@ class ThroughputTable:
     """How long each part of the limit is measured, before and after the runs of a work."""
     repetitions: int = 3
     """How often."""
-    soak: float = 0.0
-    """Also look at the memory of the first schedule for so many seconds, on each work."""
     output: Path = Path("benchmarks")
     """Folder for the record."""
 
@@ -40,20 +38,15 @@ class ThroughputTable:
         )
         provenance = Provenance.take()
         measured = throughput.measure(bench)
-        runs = {f"{work}, {self.schedules[0]}": bench.config(work, self.schedules[0]) for work in here}
-        soaked = soak.soak(runs, self.soak) if self.soak > 0 else []
         summary = throughput.summary(bench, measured)
         record = Record(
             name="throughput",
             command=bench_command("throughput", self),
             provenance=provenance,
             configs=bench.configs(),
-            repetitions=[*throughput.repetitions(measured), *soak.repetitions(soaked)],
-            summary={"works": summary, "soak": {of.config: of.document() for of in soaked}},
-            tables=[
-                throughput.table(bench, summary, missing_note(missing)),
-                *([soak.table(soaked)] if soaked else []),
-            ],
+            repetitions=throughput.repetitions(measured),
+            summary={"works": summary},
+            tables=[throughput.table(bench, summary, missing_note(missing))],
         )
         publish(record, self.output, lambda picture: draw_throughput(summary, picture))
         return 0
