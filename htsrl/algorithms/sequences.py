@@ -35,6 +35,7 @@ class Sequences:
 
     def __init__(self, batch: Batch, length: int) -> None:
         num_steps, self._num_columns = batch.log_probs.shape[:2]
+        assert length == 1 or batch.states is not None, "without a memory every step stands alone"
         self._length = length
         self._states = None if batch.states is None else flat_steps(batch.states)
         self._begins = None if batch.states is None else flat_steps(batch.episode_begins())
@@ -48,10 +49,10 @@ class Sequences:
         """The first rows of the sequences that have something to learn from."""
 
     def piece(self, starts: Tensor) -> Piece:
+        if self._states is None or self._begins is None:
+            return Piece(starts, starts, None)
         rows_LN = self._by_step(starts)
         rows = rows_LN.flatten()
-        if self._states is None or self._begins is None:
-            return Piece(rows, rows, None)
         counted = None if self._learned is None else self._learned[rows].nonzero().squeeze(1)
         past = Past(self._states[starts], self._begins[rows_LN], counted)
         return Piece(rows, rows if counted is None else rows[counted], past)

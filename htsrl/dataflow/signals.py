@@ -63,6 +63,6 @@ class Waiter:
         start = time.monotonic()
         ready = self._poll.poll(min(deadline_seconds * 1000, LONGEST_POLL_MILLISECONDS))
         self.waited_seconds += time.monotonic() - start
-        if any(fd == self._lifeline for fd, _ in ready):
+        if self._lifeline in [fd for fd, _ in ready]:
             os._exit(1)  # nobody is left to report to
         return bool(ready)

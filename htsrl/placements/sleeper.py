@@ -25,6 +25,7 @@ class Sleeper:
         self._waiter = waiter
         self._deadline_seconds = deadline_seconds
         self._in_vain = 0
+        self._pulse = b""  # of the run, when a wait was last in vain
         waiter.waited_seconds = float(exchange.waited_seconds[number])
 
     def has_started(self) -> None:
@@ -38,15 +39,22 @@ class Sleeper:
     def has_worked(self) -> None:
         self._in_vain = 0
 
-    def sleep(self, waits_for: Callable[[], str], may_be_long: bool = False) -> None:
+    def sleep(self, waits_for: Callable[[], str], may_be_long: Callable[[], bool] = lambda: False) -> None:
         exchange, number = self._exchange, self._number
-        pulse = exchange.pulse()
         exchange.naps[number] += 1
         was_rung = self._waiter.wait(self._deadline_seconds)
         exchange.naps[number] += 1
-        in_vain = not was_rung and not may_be_long and pulse == exchange.pulse() and not parent_is_stopped()
-        self._in_vain = self._in_vain + 1 if in_vain else 0
         exchange.waited_seconds[number] = self._waiter.waited_seconds
+        if was_rung or may_be_long() or parent_is_stopped():
+            self._in_vain = 0
+        else:
+            self._count_wait(waits_for)
+
+    def _count_wait(self, waits_for: Callable[[], str]) -> None:
+        """One more in which nobody rang; whether others got on is known from the second on."""
+        pulse = self._exchange.pulse()
+        self._in_vain = self._in_vain + 1 if pulse == self._pulse else 1
+        self._pulse = pulse
         if self._in_vain == MOST_WAITS_IN_VAIN:
             raise WaitTimeout(
                 f"{self._name} (pid {os.getpid()}) waited {self._in_vain} times deadline_seconds="

@@ -165,7 +165,7 @@ def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper,
         sleeper.clear()
         if exchange.stopping or advance_all(turns):
             continue
-        sleeper.sleep(lambda: "; ".join(role.waits_for() for role in roles), may_be_long=_has_finished(roles))
+        sleeper.sleep(lambda: "; ".join(role.waits_for() for role in roles), may_be_long=lambda: _has_finished(roles))
 
 
 def _keep_to_this_process(equipment: Equipment) -> None:

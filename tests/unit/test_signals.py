@@ -311,6 +311,14 @@ def test_who_sleeps_in_the_middle_of_its_work_gives_up_with_a_name(doorbell: Doo
         sleeper.sleep_until(lambda: False, lambda: "the other")
 
 
+def test_who_sees_others_get_on_does_not_give_up(doorbell: Doorbell, lifeline: int) -> None:
+    exchange, beats = some_exchange(), iter(range(8))
+    exchange.pulse = lambda: b"%d" % next(beats, 8)
+    with pytest.raises(WaitTimeout):
+        sleeper_on(doorbell, lifeline, exchange, deadline_seconds=0.05).sleep_until(lambda: False, lambda: "the other")
+    assert exchange.naps[0] == 2 + 2 * (8 + 3), "eight waits in which others got on, and three in vain"
+
+
 def test_when_a_run_stops_nobody_goes_on_waiting_for_others(doorbell: Doorbell, lifeline: int) -> None:
     exchange = some_exchange()
     exchange.stopping = True
