@@ -59,7 +59,7 @@ check: install ## lint, format and types
 	$(BIN)/mypy
 
 test: check ## everything CI runs
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: install ## the long suites: every barrier resumed, 100 signals, 10,000 damaged checkpoints (about an hour)
 	$(BIN)/pytest -m slow

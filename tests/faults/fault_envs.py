@@ -21,6 +21,7 @@ Fault = Literal[
 LEAK_BYTES = 8 << 20
 MOST_LEAKS = 40
 """Steps that a process has memory for."""
+MOST_OPEN_FILES = 256
 HANG_SECONDS = 60.0  # longer than any test waits, and short enough for a test that fails to end by itself
 DIED_AT = "died_at"
 """File in the current folder that holds the time of a sudden end."""
@@ -65,13 +66,19 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self._armed and self._where == "step" and self._steps == self._fault_step:
             self._go_wrong()
         self._steps += 1
+        if "htsrl.placements.worker" in sys.orig_argv:  # and not where it is only looked at
+            self._leak()
+        return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
+
+    def _leak(self) -> None:
         if self._fault == "open files":
+            if not self._leaked:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_OPEN_FILES, MOST_OPEN_FILES))
             self._leaked.append(Path(os.devnull).open())  # noqa: SIM115  (a leak is what is wanted)
-        if self._fault == "leak" and "htsrl.placements.worker" in sys.orig_argv:  # and not where it is only looked at
+        if self._fault == "leak":
             if not self._leaked:
                 limit_memory(MOST_LEAKS * LEAK_BYTES)
             self._leaked.append(bytearray(LEAK_BYTES))
-        return self._observation(), 1.0, self._steps == self._episode_steps, False, {}
 
     def _observation(self) -> NDArray[np.float32]:
         seen = np.full(2, self._steps % 2, np.float32)
