@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.bench.learned import Curve, Learned
-from htsrl.bench.learning import ways_of
 from htsrl.bench.runs import Recorded
 from htsrl.bench.tasks import Task
+from htsrl.bench.verdict import ways_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -86,12 +86,18 @@ def _peers(_: str, summary: Summary) -> Iterator[Highlight]:
 def _learning(task: str, summary: Summary) -> Iterator[Highlight]:
     goals = ", ".join(f"{way} {number}" for way, number in summary["reached"].items())
     yield f"{task}: seeds that reached {summary['goal']:g}", goals
-    # Records from before there were several ways have one difference, to sync.
-    differences = summary.get("differences") or {"sync": summary.get("difference")}
-    for way, difference in differences.items():
-        if difference:
+    for what, key in (("mean return over the run", "over_run"), ("score", "scores")):
+        for way, difference in _compared(summary, key).items():
             interval = f"{difference['low']:+.4g} to {difference['high']:+.4g} (95 %)"
-            yield f"{task}: mean return over the run, hts less {way}", interval
+            yield f"{task}: {what}, hts less {way}", interval
+
+
+def _compared(summary: Summary, key: str) -> Mapping[str, Any]:
+    """The differences to other ways; records from before there were several have one, to sync, of the whole run."""
+    if key in summary:
+        return summary[key]["differences"]  # type: ignore[no-any-return]
+    is_old = key == "over_run" and "difference" in summary
+    return {"sync": summary["difference"]} if is_old else {}
 
 
 def _runs(name: str, summary: Summary) -> Iterator[Highlight]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import numpy as np
 
 from htsrl.bench.announcer import Announcer
-from htsrl.bench.bootstrap import Difference, bootstrap_difference
 from htsrl.bench.command_line import train_command
 from htsrl.bench.finished_runs import FinishedRuns
 from htsrl.bench.learned import Learned, read_curve
 from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
+from htsrl.bench.verdict import Verdict, ways_of
 from htsrl.config import Config, Placement
 from htsrl.evaluate import evaluate
 from htsrl.train import train
@@ -71,56 +68,6 @@ class Learning:
             commit=self.commit,
             curve=curve,
         )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The ways side by side, over all seeds."""
-
-    goal: float
-    reached: Mapping[str, int]
-    """Seeds that reached the goal, by way."""
-    mean_over_run: Mapping[str, float]
-    differences: Mapping[str, Difference]
-    """Of the mean return over the run, hts less each other way; none for a single seed, which has no noise."""
-
-    @classmethod
-    def of(cls, task: Task, learned: Sequence[Learned]) -> Verdict:
-        runs = {way: [run for run in learned if run.way == way] for way in ways_of(learned)}
-        areas = {way: [run.mean_over_run for run in of_way] for way, of_way in runs.items()}
-        ours = areas.get("hts", [])
-        return cls(
-            goal=task.goal,
-            reached={way: sum(run.score >= task.goal for run in of_way) for way, of_way in runs.items()},
-            mean_over_run={way: float(np.mean(values)) for way, values in areas.items()},
-            differences={
-                way: bootstrap_difference(ours, values)
-                for way, values in areas.items()
-                if way != "hts" and len(ours) > 1 and len(values) > 1
-            },
-        )
-
-    def document(self) -> dict[str, Any]:
-        return {**asdict(self), "within_noise": {way: found.within_noise for way, found in self.differences.items()}}
-
-    def sentences(self) -> list[str]:
-        means = ", ".join(f"{way} {mean:.4g}" for way, mean in self.mean_over_run.items())
-        found = f"Mean return over the run: {means}"
-        if not self.differences:
-            return [f"{found}; one seed says nothing about noise."]
-        return [
-            f"{found}.",
-            *(
-                f"hts less {way} is {difference.mean:+.4g}, 95 % interval {difference.low:+.4g} to "
-                f"{difference.high:+.4g} (bootstrap over seeds): {'within' if difference.within_noise else 'outside'} "
-                "noise."
-                for way, difference in self.differences.items()
-            ),
-        ]
-
-
-def ways_of(learned: Sequence[Learned]) -> list[str]:
-    return list(dict.fromkeys(run.way for run in learned))
 
 
 def tables(task: Task, learned: Sequence[Learned]) -> list[Table]:

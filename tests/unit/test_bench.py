@@ -24,7 +24,6 @@ from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command, train_command
 from htsrl.bench.finished_runs import FinishedRuns
 from htsrl.bench.learned import Learned
-from htsrl.bench.learning import Verdict
 from htsrl.bench.live_run import Update, rate
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
@@ -33,6 +32,7 @@ from htsrl.bench.tables.keeping import KeepingTable
 from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tables.sleeping import SleepingTable
 from htsrl.bench.tasks import TASKS, WAYS, Task
+from htsrl.bench.verdict import Verdict
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.errors import ConfigError
@@ -222,7 +222,7 @@ def test_the_mean_over_a_run_weighs_returns_by_steps() -> None:
     assert _learned("hts", 1, curve=((100, 10.0),)).mean_over_run == 10.0
 
 
-def test_a_verdict_counts_goals_and_compares_areas() -> None:
+def test_a_verdict_counts_goals_and_compares_areas_and_scores() -> None:
     learned = [
         _learned("hts", 1, score=500, curve=((0, 100.0), (1, 100.0))),
         _learned("sync", 1, score=475, curve=((0, 90.0), (1, 90.0))),
@@ -233,10 +233,11 @@ def test_a_verdict_counts_goals_and_compares_areas() -> None:
     verdict = Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned)
 
     assert verdict.reached == {"hts": 1, "sync": 1}
-    assert verdict.mean_over_run == {"hts": 110.0, "sync": 110.0}
-    assert verdict.differences["sync"].within_noise
+    assert verdict.over_run.means == {"hts": 110.0, "sync": 110.0}
+    assert verdict.over_run.differences["sync"].within_noise
     assert "within noise" in verdict.sentences()[1]
-    assert not Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).differences
+    assert verdict.scores.differences["sync"].mean == pytest.approx(487 - 242.5)
+    assert not Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).over_run.differences
 
 
 def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> None:

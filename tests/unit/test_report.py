@@ -140,12 +140,16 @@ def test_peers_are_named_with_their_speed_and_those_that_fail_are_not_hidden() -
 
 def test_learning_is_compared_with_every_other_way() -> None:
     difference = {"low": -1.25, "high": 2.0}
-    summary = {"goal": 475, "reached": {"hts": 5, "sync": 4}, "differences": {"sync": difference, "async": difference}}
+    reached = {"goal": 475, "reached": {"hts": 5, "sync": 4}}
+    compared = {"differences": {"sync": difference, "async": difference}}
 
-    found = highlights_of("learning-cartpole", summary)
+    found = highlights_of("learning-cartpole", {**reached, "over_run": compared, "scores": compared})
 
     assert found[0] == ("cartpole: seeds that reached 475", "hts 5, sync 4")
     assert found[2] == ("cartpole: mean return over the run, hts less async", "-1.25 to +2 (95 %)")
+    assert found[3] == ("cartpole: score, hts less sync", "-1.25 to +2 (95 %)")
+    older = highlights_of("learning-cartpole", {**reached, "difference": difference})
+    assert older[1:] == [("cartpole: mean return over the run, hts less sync", "-1.25 to +2 (95 %)")]
 
 
 def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:

@@ -13,10 +13,11 @@ from htsrl.bench.command_line import bench_command
 from htsrl.bench.curves import draw_curves
 from htsrl.bench.finished_runs import FinishedRuns
 from htsrl.bench.learned import Learned
-from htsrl.bench.learning import Learning, Verdict, tables
+from htsrl.bench.learning import Learning, tables
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
 from htsrl.bench.tasks import QUICK_TASKS, TASKS, WAYS, Task
+from htsrl.bench.verdict import Verdict
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
 
