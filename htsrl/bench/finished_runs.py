@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from htsrl.bench.learned import Learned
 from htsrl.bench.record import write_whole
+from htsrl.config import Config
+from htsrl.config_file import to_json
 from htsrl.errors import ConfigError
 
 
@@ -17,25 +21,31 @@ class FinishedRuns:
 
     folder: Path | None
 
-    def find(self, task: str, way: str, seed: int, command: str) -> Learned | None:
-        """The run if it is there, made by the same command."""
-        path = self._path(task, way, seed)
+    def find(self, name: str, config: Config) -> Learned | None:
+        """The run of that name, if it is there; ConfigError where another configuration made it."""
+        path = self._path(name)
         if path is None or not path.exists():
             return None
         try:
             document = json.loads(path.read_text())
-            found = Learned(**{**document, "curve": tuple(tuple(point) for point in document["curve"])})
+            run, made_with = document["run"], document["made_with"]
+            found = Learned(**{**run, "curve": tuple(tuple(point) for point in run["curve"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{path} does not hold a run of this benchmark ({error}); remove it") from error
-        if found.command != command:
-            raise ConfigError(f"{path} holds a run of `{found.command}`, not of `{command}`; choose another folder")
+        if made_with != _conditions(config):
+            raise ConfigError(f"{path} holds a run with other settings or another torch; choose another folder")
         return found
 
-    def put(self, task: str, run: Learned) -> None:
-        path = self._path(task, run.way, run.seed)
+    def put(self, name: str, config: Config, run: Learned) -> None:
+        path = self._path(name)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(asdict(run)))
+            write_whole(path, json.dumps({"made_with": _conditions(config), "run": asdict(run)}))
 
-    def _path(self, task: str, way: str, seed: int) -> Path | None:
-        return None if self.folder is None else self.folder / f"{task}-{way}-seed-{seed}.json"
+    def _path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{name}.json"
+
+
+def _conditions(config: Config) -> dict[str, Any]:
+    """What must be the same for runs to be compared."""
+    return {"config": json.loads(to_json(config)), "torch": version("torch")}

@@ -93,11 +93,11 @@ def _learning(task: str, summary: Summary) -> Iterator[Highlight]:
 
 
 def _compared(summary: Summary, key: str) -> Mapping[str, Any]:
-    """The differences to other ways; records from before there were several have one, to sync, of the whole run."""
+    """The differences to other ways; older records have those of the whole run alone, or just one, to sync."""
     if key in summary:
         return summary[key]["differences"]  # type: ignore[no-any-return]
-    is_old = key == "over_run" and "difference" in summary
-    return {"sync": summary["difference"]} if is_old else {}
+    older = summary.get("differences") or {"sync": summary.get("difference")}
+    return {way: difference for way, difference in older.items() if difference and key == "over_run"}
 
 
 def _runs(name: str, summary: Summary) -> Iterator[Highlight]:

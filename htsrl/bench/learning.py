@@ -12,6 +12,7 @@ from htsrl.bench.announcer import Announcer
 from htsrl.bench.command_line import train_command
 from htsrl.bench.finished_runs import FinishedRuns
 from htsrl.bench.learned import Learned, read_curve
+from htsrl.bench.provenance import current_commit
 from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict, ways_of
@@ -30,30 +31,32 @@ class Learning:
     seeds: Sequence[int]
     placement: Placement
     finished: FinishedRuns
-    commit: str | None
 
     def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
         """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
         learned = []
         for seed, way in product(self.seeds, self.ways):
             announcer.begin(f"{task.name}, {way}, seed {seed}")
-            run = self.found(task, way, seed)
-            if run is None:
-                run = self._learn_once(task, way, seed)
-                self.finished.put(task.name, run)
-            announcer.end(f"score {run.score:.1f}")
+            kept = self.found(task, way, seed)
+            run = kept or self._learn_once(task, way, seed)
+            if not kept:
+                self.finished.put(_name(task, way, seed), self._config(task, way, seed), run)
+            announcer.end(f"score {run.score:.1f}{' (kept from before)' if kept else ''}")
             learned.append(run)
         return learned
 
     def found(self, task: Task, way: str, seed: int) -> Learned | None:
         """A run that has finished before."""
-        return self.finished.find(task.name, way, seed, _command(task, way, seed))
+        return self.finished.find(_name(task, way, seed), self._config(task, way, seed))
+
+    def _config(self, task: Task, way: str, seed: int) -> Config:
+        return Config(task.with_seed(seed, way), self.placement)
 
     def _learn_once(self, task: Task, way: str, seed: int) -> Learned:
+        config, commit = self._config(task, way, seed), current_commit()
         with TemporaryDirectory(prefix="htsrl-bench-") as folder:
             run_dir = Path(folder) / "run"
-            placement = replace(self.placement, run_dir=run_dir, progress="off")
-            result = train(Config(task.with_seed(seed, way), placement))
+            result = train(replace(config, placement=replace(self.placement, run_dir=run_dir, progress="off")))
             evaluation = evaluate(run_dir, EVALUATION_EPISODES)
             curve = read_curve(run_dir)
         return Learned(
@@ -64,8 +67,8 @@ class Learning:
             digest=result.digest,
             steps=result.steps,
             steps_per_second=result.steps_per_second,
-            command=_command(task, way, seed),
-            commit=self.commit,
+            command=train_command(config.experiment, EVALUATION_EPISODES),
+            commit=commit if commit == current_commit() else f"{commit}, changed while it ran",
             curve=curve,
         )
 
@@ -92,11 +95,11 @@ def tables(task: Task, learned: Sequence[Learned]) -> list[Table]:
         [goal, *Verdict.of(task, learned).sentences()],
     )
     commands = Table(
-        ["way", "seed", "command", "digest"],
-        [[run.way, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`"] for run in learned],
+        ["way", "seed", "command", "digest", "commit"],
+        [[run.way, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`", run.commit or "unknown"] for run in learned],
     )
     return [scores, commands]
 
 
-def _command(task: Task, way: str, seed: int) -> str:
-    return train_command(task.with_seed(seed, way), EVALUATION_EPISODES)
+def _name(task: Task, way: str, seed: int) -> str:
+    return f"{task.name}-{way}-seed-{seed}"

@@ -40,7 +40,7 @@ class Provenance:
                 **{package: version(package) for package in PACKAGES},
                 "htsrl": htsrl.__version__,
             },
-            commit=_commit(),
+            commit=current_commit(),
         )
 
     def lines(self) -> list[str]:
@@ -64,7 +64,7 @@ def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _commit() -> str | None:
+def current_commit() -> str | None:
     """The commit that the running code was checked out from, and whether it was changed since."""
     package = Path(htsrl.__file__).parent
     commit = _git(package, "rev-parse", "HEAD")

@@ -124,5 +124,8 @@ def _json(document: Mapping[str, Any]) -> str:
 def write_whole(path: Path, text: str) -> None:
     """All of it or nothing, whenever it is interrupted."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
+    with open(temporary, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -86,7 +86,7 @@ def repetitions(soaked: Sequence[Soaked]) -> list[dict[str, Any]]:
     return [asdict(of) for of in soaked]
 
 
-def table(soaked: Sequence[Soaked]) -> Table:
+def table(soaked: Sequence[Soaked], notes: Sequence[str] = ()) -> Table:
     rows = [
         [
             of.config,
@@ -103,5 +103,6 @@ def table(soaked: Sequence[Soaked]) -> Table:
         [
             "Memory of all processes (PSS) from when the run had settled; growth is the slope of the straight line "
             f"through {NUM_LOOKS + 1} looks.",
+            *notes,
         ],
     )

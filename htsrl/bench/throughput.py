@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.2
 WORKERS = ("executor", "actor")
 
 
-def known_schedules(names: Sequence[str]) -> None:
+def check_schedules(names: Sequence[str]) -> None:
     """ConfigError for schedules that there are none of."""
     strangers = [name for name in names if name not in SCHEDULES]
     if strangers or not names:
@@ -56,7 +56,7 @@ class ThroughputBench:
 
     def __post_init__(self) -> None:
         known(self.work)
-        known_schedules(self.schedules)
+        check_schedules(self.schedules)
         if self.repetitions < 1 or self.seconds_per_run <= 0 or self.seconds_per_part <= 0:
             raise ConfigError(
                 f"repetitions={self.repetitions} must be at least 1, seconds_per_run={self.seconds_per_run:g} and "

@@ -51,9 +51,9 @@ class Sleeper:
             self._count_wait(waits_for)
 
     def _count_wait(self, waits_for: Callable[[], str]) -> None:
-        """One more in which nobody rang; whether others got on is known from the second on."""
+        """One more in which nobody rang; whether others got on meanwhile is known from the second on."""
         pulse = self._exchange.pulse()
-        self._in_vain = self._in_vain + 1 if pulse == self._pulse else 1
+        self._in_vain = self._in_vain + 1 if pulse == self._pulse else 0
         self._pulse = pulse
         if self._in_vain == MOST_WAITS_IN_VAIN:
             raise WaitTimeout(

@@ -51,7 +51,7 @@ class Encoder(nn.Module):
         parts = [_part(leaf, network) for leaf in leaves.values()]
         width = sum(part.num_features for part in parts)
         self.parts = nn.ModuleList(parts)
-        self._named_parts = tuple(zip(leaves, parts, strict=True))
+        self._named_parts = tuple(zip(leaves, parts, strict=True))  # what `forward` goes through
         self.sees_images = any(not isinstance(part, Flat) for part in parts)
         is_lone_image = self.sees_images and len(self.parts) == 1
         self.mlp = None if is_lone_image else Mlp(width, network.hidden_sizes, network.activation)

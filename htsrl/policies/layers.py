@@ -29,9 +29,7 @@ def orthogonal(layer: Layer, gain: float) -> Layer:
 
 
 class Dense(nn.Linear):
-    """A fully connected layer. In a small network, finding the weights and choosing a kernel take torch's own as long
-    as the numbers do.
-    """
+    """A fully connected layer. In a small network, finding the weights takes torch's own as long as the numbers do."""
 
     def forward(self, x: Tensor) -> Tensor:
         own: dict[str, nn.Parameter] = self._parameters  # type: ignore[assignment]
@@ -49,7 +47,7 @@ class Mlp(nn.Module):
             layers += [orthogonal(Dense(width, size), math.sqrt(2)), module()]
             width = size
         self.layers = nn.Sequential(*layers)
-        self._dense = tuple(layers[::2])
+        self._dense = tuple(layers[::2])  # what `forward` goes through: a tuple is faster than modules within a module
         self.num_features = width
 
     def forward(self, x: Tensor) -> Tensor:

@@ -276,10 +276,13 @@ main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *wa
     ended = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
     again = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
 
+    assert ended.returncode == 0, ended.stderr
     assert again.returncode == 0, again.stderr
+    assert "score" in ended.stderr
+    assert "kept" not in ended.stderr
+    assert again.stderr.count("kept from before") == 6
     first, second = sorted(tmp_path.glob("*-learning-tiny*.json"), key=lambda path: path.stat().st_mtime)
     assert json.loads(first.read_text())["repetitions"] == json.loads(second.read_text())["repetitions"]
-    assert ended.returncode == 0, ended.stderr
     assert "[6/6] tiny, async-uncorrected, seed 2 ... score" in ended.stderr
     assert "95 % interval" in ended.stdout
     record = first
@@ -295,12 +298,17 @@ main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *wa
 
 def test_a_run_that_has_finished_is_found_again_and_no_other(tmp_path: Path) -> None:
     finished, run = FinishedRuns(tmp_path / "runs"), _learned("hts", 1, 2.5, ((0, 1.0), (10, 2.0)))
-    finished.put("tiny", run)
-    assert finished.find("tiny", "hts", 1, run.command) == run
-    assert finished.find("tiny", "hts", 2, run.command) is None
-    assert FinishedRuns(None).find("tiny", "hts", 1, run.command) is None
-    with pytest.raises(ConfigError, match="choose another folder"):
-        finished.find("tiny", "hts", 1, "htsrl train with another learning rate")
+    config = Config(Experiment("CartPole-v1", algorithm=A2C()))
+    finished.put("tiny", config, run)
+    assert finished.find("tiny", config) == run
+    assert finished.find("another", config) is None
+    assert FinishedRuns(None).find("tiny", config) is None
+    for other in (
+        Config(Experiment("CartPole-v1", algorithm=A2C(learning_rate=0.1))),
+        Config(config.experiment, Placement(backend="inline")),
+    ):
+        with pytest.raises(ConfigError, match="choose another folder"):
+            finished.find("tiny", other)
 
 
 def test_half_a_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

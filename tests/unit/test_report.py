@@ -148,8 +148,10 @@ def test_learning_is_compared_with_every_other_way() -> None:
     assert found[0] == ("cartpole: seeds that reached 475", "hts 5, sync 4")
     assert found[2] == ("cartpole: mean return over the run, hts less async", "-1.25 to +2 (95 %)")
     assert found[3] == ("cartpole: score, hts less sync", "-1.25 to +2 (95 %)")
-    older = highlights_of("learning-cartpole", {**reached, "difference": difference})
-    assert older[1:] == [("cartpole: mean return over the run, hts less sync", "-1.25 to +2 (95 %)")]
+    for older in ({"difference": difference}, {"differences": {"sync": difference}}):
+        found = highlights_of("learning-cartpole", {**reached, **older})
+        assert found[1:] == [("cartpole: mean return over the run, hts less sync", "-1.25 to +2 (95 %)")]
+    assert len(highlights_of("learning-cartpole", {**reached, "difference": None})) == 1
 
 
 def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:

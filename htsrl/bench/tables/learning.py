@@ -46,7 +46,7 @@ class LearningTable:
             raise ConfigError("give at least one task, one way and one seed")
         provenance, placement = Provenance.take(), Placement(backend=self.placement, tensorboard=False)
         finished = FinishedRuns(self.finished_runs)
-        learning = Learning(self.ways, self.seeds, placement, finished, provenance.commit)
+        learning = Learning(self.ways, self.seeds, placement, finished)
         for task, way, seed in product(tasks, self.ways, self.seeds):
             _check(task, way)
             learning.found(task, way, seed)  # one that must not be taken is refused before the first is trained

@@ -9,8 +9,8 @@ from htsrl.bench import soak
 from htsrl.bench.command_line import bench_command
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
-from htsrl.bench.throughput import known_schedules, watched_config
-from htsrl.bench.works import known, split_by_installed
+from htsrl.bench.throughput import check_schedules, watched_config
+from htsrl.bench.works import known, missing_note, split_by_installed
 from htsrl.errors import ConfigError
 
 
@@ -29,10 +29,10 @@ class SoakTable:
 
     def run(self) -> int:
         known(self.work)
-        known_schedules((self.schedule,))
+        check_schedules((self.schedule,))
         if not self.seconds > 0:
             raise ConfigError(f"seconds={self.seconds} must be above 0")
-        here, _ = split_by_installed(self.work)
+        here, missing = split_by_installed(self.work)
         configs = {f"{work}, {self.schedule}": watched_config(work, self.schedule) for work in here}
         provenance = Provenance.take()
         soaked = soak.soak(configs, self.seconds)
@@ -43,7 +43,7 @@ class SoakTable:
             configs=configs,
             repetitions=soak.repetitions(soaked),
             summary={of.config: of.document() for of in soaked},
-            tables=[soak.table(soaked)],
+            tables=[soak.table(soaked, missing_note(missing))],
         )
         publish(record, self.output)
         return 0
