@@ -74,7 +74,6 @@ class Point:
         placement = Placement(
             num_executors=self.num_envs,
             num_actors=self.num_actors,
-            measure_costs=self.epochs > 0,
             log_every_steps=1 if self.epochs else 2048,
             tensorboard=False,
             progress="off",
@@ -95,7 +94,7 @@ class Measured:
     seed: int
     steps_per_second: float
     learning_seconds: float | None
-    """CPU time of the learner for one update, where it was measured."""
+    """Time in which the learner did not wait, for one update, where it was measured."""
     lag: float | None = None
     """Versions that the data were behind, on average over the second half of the run, where it was measured."""
     load: float | None = None
@@ -118,8 +117,7 @@ def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> M
 
 def _learning_seconds(lines: list[dict[str, Any]]) -> float:
     """Between the first update and the last."""
-    spent = [line["cpu/learning_seconds"] for line in lines]
-    return float(spent[-1] - spent[0]) / (len(spent) - 1)
+    return _busy_seconds(lines) / (len(lines) - 1)
 
 
 def _lag(lines: list[dict[str, Any]]) -> float:
@@ -127,7 +125,13 @@ def _lag(lines: list[dict[str, Any]]) -> float:
 
 
 def _load(lines: list[dict[str, Any]]) -> float:
+    return _busy_seconds(lines) / _seconds(lines, "time/time_elapsed")
+
+
+def _busy_seconds(lines: list[dict[str, Any]]) -> float:
     """By the clock: a learner that others keep from the CPU is busy all the same."""
-    first, last = lines[0], lines[-1]
-    waited = last["wait/learner_seconds"] - first["wait/learner_seconds"]
-    return float(1.0 - waited / (last["time/time_elapsed"] - first["time/time_elapsed"]))
+    return _seconds(lines, "time/time_elapsed") - _seconds(lines, "wait/learner_seconds")
+
+
+def _seconds(lines: list[dict[str, Any]], clock: str) -> float:
+    return float(lines[-1][clock] - lines[0][clock])

@@ -124,7 +124,8 @@ class Headline:
         return [ours.steps_per_second / theirs.steps_per_second for ours, theirs in sides]
 
     def learning_seconds(self) -> float:
-        return Summary.of([run.learning_seconds or 0.0 for run in self.of(self.point)]).median
+        """Of the baseline, whose learner has the machine for itself."""
+        return Summary.of([run.learning_seconds or 0.0 for run in self.of(lockstep(self.point))]).median
 
     def claimed_ratio(self, mean_seconds: float) -> float:
         """Of the baseline's time for an interval, a barrier at every step and then learning, to that of HTS."""
@@ -175,8 +176,8 @@ def measure_headline(bench: VarianceBench, run: Run = run_point) -> Headline | N
     rollout_seconds = slowest_interval_seconds(
         Barrier(HEADLINE.num_envs, HEADLINE.sync_interval), StepTime(bench.mean_seconds, HEADLINE.cv)
     )
-    announcer.begin(f"calibration: {HEADLINE.name}")
-    trial = run(HEADLINE, bench.mean_seconds, bench.seconds_per_run, CALIBRATION_SEED)
+    announcer.begin(f"calibration: {lockstep(HEADLINE).name}")
+    trial = run(lockstep(HEADLINE), bench.mean_seconds, bench.seconds_per_run, CALIBRATION_SEED)
     assert trial.learning_seconds is not None
     point = replace(HEADLINE, epochs=max(1, round(HEADLINE.epochs * rollout_seconds / trial.learning_seconds)))
     announcer.end(f"{point.epochs} epochs would take as long as rolling out")
@@ -321,7 +322,8 @@ def _headline_table(headline: Headline, mean_seconds: float) -> Table:
             f"steps that sleep Exp({mean_seconds * 1000:g} ms), and learning as long as rolling out, against a barrier "
             f"at every step with the learner in turn. Learning is PPO with {headline.point.epochs} epochs, a number "
             "that a short run beforehand found to take as long as Claim 1 says that an interval takes; the seconds of "
-            "learning are CPU time for an update, measured in the HTS runs. Median (lowest to highest); ratios of "
+            "learning are those of an update in the runs with a barrier at every step, whose learner has the machine "
+            "for itself. Median (lowest to highest); ratios of "
             "runs with the same seed, one after the other.",
         ],
     )
