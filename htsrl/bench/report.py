@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from htsrl.bench.highlights import highlights_of
 from htsrl.bench.markdown_html import to_html
 from htsrl.errors import ConfigError
 
+WORKS = {"throughput": "works", "peers": "work", "limits": "works", "determinism": "works"}
+"""Where the summary of a record has an entry for each work, of which it may be about a part only."""
 STEM = re.compile(r"(\d{4}-\d\d-\d\d)-(.+)")
 FIRST = ("throughput", "peers", "limits", "variance", "sleeping", "determinism", "learning", "runs")
 """Records whose names begin like this come first, in this order."""
@@ -72,10 +74,26 @@ class Published:
         return str(self.document["date"])
 
     @property
+    def anchor(self) -> str:
+        """Where it stands on the page."""
+        return escape(self.json_file.stem)
+
+    @property
     def attempt(self) -> int:
         """Which of several on one day under one name."""
         number = self.json_file.stem.removeprefix(f"{self.date}-{self.name}").removeprefix("-")
         return int(number or 1)
+
+    @property
+    def works(self) -> Mapping[str, Any]:
+        """The entries of its works, none where it has no such."""
+        key = WORKS.get(self.name)
+        return self.document["summary"].get(key, {}) if key else {}
+
+    def about(self, works: Collection[str]) -> Published:
+        """As if it were about some of its works only."""
+        summary = {**self.document["summary"], WORKS[self.name]: {name: self.works[name] for name in works}}
+        return replace(self, document={**self.document, "summary": summary})
 
     def markdown(self) -> str:
         return self.json_file.with_suffix(".md").read_text()
@@ -87,24 +105,27 @@ class Published:
 
 
 def newest_records(folder: Path) -> list[Published]:
-    """Of every name the newest, the most telling names first."""
-    newest: dict[str, Published] = {}
-    for path in sorted(folder.glob("*.json")):
-        if STEM.fullmatch(path.stem):
-            record = Published(path, json.loads(path.read_text()))
-            before = newest.get(record.name)
-            if before is None or (record.date, record.attempt) > (before.date, before.attempt):
-                newest[record.name] = record
-    if not newest:
+    """Of every name the newest, and older ones about works that it leaves out; the most telling names first."""
+    paths = [path for path in folder.glob("*.json") if STEM.fullmatch(path.stem)]
+    records = [Published(path, json.loads(path.read_text())) for path in paths]
+    if not records:
         raise ConfigError(f"{folder} holds no records; run `htsrl bench` first, or name another folder")
-    return sorted(newest.values(), key=lambda record: (_place(record.name), record.name))
+    found: list[Published] = []
+    told: dict[str, set[str]] = {}
+    for record in sorted(records, key=lambda record: (record.date, record.attempt), reverse=True):
+        if record.name not in told:
+            found.append(record)
+        elif new := [work for work in record.works if work not in told[record.name]]:
+            found.append(record.about(new))
+        told.setdefault(record.name, set()).update(record.works)
+    return sorted(found, key=lambda record: (_place(record.name), record.name))
 
 
 def html_page(records: Sequence[Published]) -> str:
     """Self-contained: nothing is fetched from anywhere."""
-    links = "".join(f'<li><a href="#{escape(record.name)}">{escape(record.name)}</a></li>' for record in records)
+    links = "".join(f'<li><a href="#{record.anchor}">{escape(record.name)}</a></li>' for record in records)
     sections = "\n".join(
-        f'<section id="{escape(record.name)}">\n{to_html(record.markdown(), record.picture)}\n'
+        f'<section id="{record.anchor}">\n{to_html(record.markdown(), record.picture)}\n'
         f"<p>Measured on {escape(record.date)}. All repetitions: <code>{escape(record.json_file.name)}</code></p>\n"
         "</section>"
         for record in records
@@ -115,7 +136,8 @@ def html_page(records: Sequence[Published]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>htsrl: what was measured</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         "<h1>htsrl: what was measured</h1>\n"
-        "<p>The newest record of every benchmark: its command and machine, then what came of it.</p>\n"
+        "<p>The newest record of every benchmark, and older ones about works that it leaves out: the command and the "
+        "machine, then what came of it.</p>\n"
         f"<nav><ul>{links}</ul></nav>\n<section id=results>\n<h2>Results</h2>\n{results}\n</section>\n{sections}\n"
         "</body>\n</html>\n"
     )

@@ -47,6 +47,25 @@ def test_of_every_name_the_newest_record_counts(tmp_path: Path) -> None:
     ]
 
 
+def test_a_record_about_some_works_does_not_hide_what_is_known_of_others(tmp_path: Path) -> None:
+    standing = {"htsrl": {"median": 100.0}, "fastest": None, "peers": {}, "ratio": None}
+    faster = {**standing, "htsrl": {"median": 200.0}}
+    for stem, works in {
+        "2026-01-09-peers": {"pong": standing, "cartpole": standing},
+        "2026-01-10-peers": {"cartpole": standing},
+        "2026-01-10-peers-2": {"cartpole": faster},
+    }.items():
+        document = {"name": "peers", "date": stem[:10], "command": "htsrl bench peers", "summary": {"work": works}}
+        (tmp_path / f"{stem}.json").write_text(json.dumps(document))
+
+    records = newest_records(tmp_path)
+
+    assert [record.json_file.stem for record in records] == ["2026-01-10-peers-2", "2026-01-09-peers"]
+    table = results_table(records)
+    assert table.count("cartpole, htsrl") == table.count("200 steps/s") == 1
+    assert table.count("pong, htsrl") == 1
+
+
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no records"):
         newest_records(tmp_path)
@@ -61,7 +80,7 @@ def test_the_page_holds_every_record_and_asks_nobody_for_anything() -> None:
     page = html_page(records)
 
     for record in records:
-        assert f'<section id="{record.name}">' in page
+        assert f'<section id="{record.json_file.stem}">' in page
         assert record.document["cpu"] in page
         assert record.json_file.name in page
     num_pictures = sum("![" in record.markdown() for record in records)
