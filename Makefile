@@ -11,8 +11,8 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-soak bench-variance \
-	bench-peers bench-determinism report chaos clean
+	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-soak \
+	bench-variance bench-peers bench-determinism report chaos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,12 +15,25 @@ from htsrl.config import Config
 from htsrl.config_file import to_json
 from htsrl.errors import ConfigError
 
+PROBE = ".probe"
+
 
 @dataclass(frozen=True)
 class FinishedRuns:
     """A file for each run in a folder; without a folder nothing is kept."""
 
     folder: Path | None
+
+    def prepare(self) -> None:
+        """ConfigError where nothing could be kept: better now than after the first run."""
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / PROBE, "")
+            (self.folder / PROBE).unlink()
+        except OSError as error:
+            raise ConfigError(f"finished_runs={self.folder} takes no files ({error}); name another folder") from error
 
     def find(self, name: str, config: Config) -> Learned | None:
         """The run of that name, if it is there; ConfigError where another configuration made it."""
@@ -30,17 +44,21 @@ class FinishedRuns:
             document = json.loads(path.read_text())
             run, made_with = document["run"], document["made_with"]
             found = Learned(**{**run, "curve": tuple(tuple(point) for point in run["curve"])})
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{path} does not hold a run of this benchmark ({error}); remove it") from error
         if made_with != _conditions(config):
             raise ConfigError(f"{path} holds a run with other settings or another torch; choose another folder")
         return found
 
     def put(self, name: str, config: Config, run: Learned) -> None:
+        """On a full disk the benchmark goes on, for its record still has the run."""
         path = self._path(name)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        if path is None:
+            return
+        try:
             write_whole(path, json.dumps({"made_with": _conditions(config), "run": asdict(run)}))
+        except OSError as error:
+            print(f"{path} could not be kept ({error}); the benchmark goes on without", file=sys.stderr)
 
     def _path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / f"{name}.json"

@@ -124,8 +124,11 @@ def _json(document: Mapping[str, Any]) -> str:
 def write_whole(path: Path, text: str) -> None:
     """All of it or nothing, whenever it is interrupted."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

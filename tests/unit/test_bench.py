@@ -14,16 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pytest
 
 import htsrl
 from htsrl.bench import keeping, restart
-from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.claims import StepTime
 from htsrl.bench.command_line import bench_command, train_command
-from htsrl.bench.finished_runs import FinishedRuns
-from htsrl.bench.learned import Learned
 from htsrl.bench.live_run import Update, rate
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, Summary, Table, write_record
@@ -32,7 +28,6 @@ from htsrl.bench.tables.keeping import KeepingTable
 from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tables.sleeping import SleepingTable
 from htsrl.bench.tasks import TASKS, WAYS, Task
-from htsrl.bench.verdict import Verdict
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.errors import ConfigError
@@ -213,110 +208,6 @@ def test_bench_sleeping_measures_both_schedules_and_writes_a_record(tmp_path: Pa
     assert str(tmp_path) not in json.dumps(document)
 
 
-# Learning
-
-
-def test_the_mean_over_a_run_weighs_returns_by_steps() -> None:
-    # 10 on average over the first 100 steps, 20 over the next 300.
-    assert _learned("hts", 1, curve=((100, 10.0), (200, 10.0), (500, 30.0))).mean_over_run == pytest.approx(17.5)
-    assert _learned("hts", 1, curve=((100, 10.0),)).mean_over_run == 10.0
-
-
-def test_a_verdict_counts_goals_and_compares_areas_and_scores() -> None:
-    learned = [
-        _learned("hts", 1, score=500, curve=((0, 100.0), (1, 100.0))),
-        _learned("sync", 1, score=475, curve=((0, 90.0), (1, 90.0))),
-        _learned("hts", 2, score=474, curve=((0, 120.0), (1, 120.0))),
-        _learned("sync", 2, score=10, curve=((0, 130.0), (1, 130.0))),
-    ]
-
-    verdict = Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned)
-
-    assert verdict.reached == {"hts": 1, "sync": 1}
-    assert verdict.over_run.means == {"hts": 110.0, "sync": 110.0}
-    assert verdict.over_run.differences["sync"].within_noise
-    assert "within noise" in verdict.sentences()[1]
-    assert verdict.scores.differences["sync"].mean == pytest.approx(487 - 242.5)
-    assert not Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).over_run.differences
-
-
-def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> None:
-    generator = np.random.default_rng(3)
-    ours, theirs = generator.normal(1.0, 2.0, 400), generator.normal(0.0, 1.0, 300)
-
-    difference = bootstrap_difference(ours.tolist(), theirs.tolist())
-
-    half_width = 1.96 * float(np.sqrt(ours.var() / 400 + theirs.var() / 300))
-    assert difference.mean == pytest.approx(ours.mean() - theirs.mean())
-    assert difference.high - difference.mean == pytest.approx(half_width, rel=0.05)
-    assert difference.mean - difference.low == pytest.approx(half_width, rel=0.05)
-    assert not difference.within_noise
-
-
-def test_an_unknown_way_is_refused_before_anything_is_trained() -> None:
-    with pytest.raises(ConfigError, match="async-uncorrected"):
-        LearningTable(ways=("hts", "lockstep")).run()
-
-
-def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:
-    with pytest.raises(ConfigError, match="cartpole-ppo"):
-        LearningTable(tasks=("cartpole-ppo", "chess")).run()
-
-
-def test_bench_learning_trains_evaluates_and_draws(tmp_path: Path) -> None:
-    script = """
-from htsrl.bench.tasks import TASKS, Task
-from htsrl.cli import main
-from htsrl.config import A2C, Experiment
-TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
-ways = ["hts", "sync", "async-uncorrected"]
-where = ["--placement", "inline", "--output", OUTPUT, "--finished-runs", f"{OUTPUT}/runs"]
-main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *ways, *where])
-"""
-    ended = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
-    again = _python("-c", script.replace("OUTPUT", repr(str(tmp_path))))
-
-    assert ended.returncode == 0, ended.stderr
-    assert again.returncode == 0, again.stderr
-    assert "score" in ended.stderr
-    assert "kept" not in ended.stderr
-    assert again.stderr.count("kept from before") == 6
-    first, second = sorted(tmp_path.glob("*-learning-tiny*.json"), key=lambda path: path.stat().st_mtime)
-    assert json.loads(first.read_text())["repetitions"] == json.loads(second.read_text())["repetitions"]
-    assert "[6/6] tiny, async-uncorrected, seed 2 ... score" in ended.stderr
-    assert "95 % interval" in ended.stdout
-    record = first
-    assert record.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    assert "htsrl train CartPole-v1 --algo a2c" in record.with_suffix(".md").read_text()
-    document = json.loads(record.read_text())
-    assert document["summary"]["reached"] == {"hts": 2, "sync": 2, "async-uncorrected": 2}
-    runs = document["repetitions"]
-    assert len({run["digest"] for run in runs}) == 6
-    assert all(len(run["curve"]) >= 3 for run in runs)
-    assert str(tmp_path) not in record.read_text()
-
-
-def test_a_run_that_has_finished_is_found_again_and_no_other(tmp_path: Path) -> None:
-    finished, run = FinishedRuns(tmp_path / "runs"), _learned("hts", 1, 2.5, ((0, 1.0), (10, 2.0)))
-    config = Config(Experiment("CartPole-v1", algorithm=A2C()))
-    finished.put("tiny", config, run)
-    assert finished.find("tiny", config) == run
-    assert finished.find("another", config) is None
-    assert FinishedRuns(None).find("tiny", config) is None
-    for other in (
-        Config(Experiment("CartPole-v1", algorithm=A2C(learning_rate=0.1))),
-        Config(config.experiment, Placement(backend="inline")),
-    ):
-        with pytest.raises(ConfigError, match="choose another folder"):
-            finished.find("tiny", other)
-
-
-def test_half_a_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    (tmp_path / "cartpole-ppo-sync-seed-5.json").write_text('{"way": "sy')
-    with pytest.raises(ConfigError, match=r"cartpole-ppo-sync-seed-5\.json.*remove it"):
-        LearningTable(finished_runs=tmp_path).run()
-
-
 def _record(tmp_path: Path) -> Record:
     """With paths wherever a careless writer could pass them on."""
     config = Config(Experiment("CartPole-v1"), Placement(run_dir=tmp_path / "run"))
@@ -341,11 +232,6 @@ def _sleeping_bench(seconds_per_run: float = 1.0) -> SleepingBench:
         seconds_per_run=seconds_per_run,
         repetitions=1,
     )
-
-
-def _learned(way: str, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)) -> Learned:
-    timed = tuple((step, mean, 0.1 * step) for step, mean in curve)
-    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", None, timed)
 
 
 def _experiment_of(command: str) -> Experiment:

@@ -48,7 +48,7 @@ class PeersTable:
         versions = {package: of for own in installed.versions.values() for package, of in own.items()}
         record = Record(
             name="peers",
-            command=bench_command("peers", replace(self, venvs=default_folder())),
+            command=bench_command("peers", self),
             provenance=replace(provenance, versions={**versions, **provenance.versions}),
             configs={name: htsrl_config(name) for name in self.work},
             repetitions=[asdict(run) for run in measured],

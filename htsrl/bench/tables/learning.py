@@ -50,6 +50,7 @@ class LearningTable:
         for task, way, seed in product(tasks, self.ways, self.seeds):
             _check(task, way)
             learning.found(task, way, seed)  # one that must not be taken is refused before the first is trained
+        finished.prepare()
         announcer = Announcer(len(tasks) * len(self.seeds) * len(self.ways))
         for task in tasks:  # each is written as soon as it is done: the next may take an hour
             learned = learning.learn(task, announcer)
