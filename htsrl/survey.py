@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from htsrl.config import Config
+from htsrl.config import A2C, Config
 from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
+from htsrl.dataflow.trajectory import MEMORY, NO_ACTIVATIONS, NUM_STORAGES, TrajectorySpec, trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
 
 HEAD_GAIN = 100.0
+MOST_KEPT_BYTES = 256 << 20
 
 
 def draw_blueprint(config: Config) -> Blueprint:
@@ -44,6 +46,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
+    activation_shapes = _kept_activations(config, policy, num_columns)
     trajectory = trajectory_spec(
         interface,
         experiment.interval_steps,
@@ -52,6 +55,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         policy.state_size,
         forgives=experiment.on_env_error == "truncate",
         queue_length=experiment.queue_length if experiment.queues else None,
+        activation_shapes=activation_shapes,
     )
     num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
@@ -63,7 +67,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         interface=interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
-        shape=_reference_shape(policy, parameter_specs, trajectory.num_columns, placement.device),
+        shape=_reference_shape(policy, parameter_specs, trajectory, placement.device),
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
         learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
@@ -119,7 +123,24 @@ def _check_device(name: str) -> None:
         raise ConfigError(f"device={name} cannot be used ({reason}); use one of {', '.join(available)}") from error
 
 
-def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, device: str) -> ReferenceShape:
+def _kept_activations(config: Config, policy: Policy, num_columns: int) -> Mapping[str, tuple[int, ...]]:
+    """What actors keep of every row for the learner: only the delayed gradient is taken where the actors were. What is
+    computed by a device would have to be fetched from there."""
+    from htsrl.algorithms.lag_correction import correction_of
+
+    experiment = config.experiment
+    algorithm, shapes = experiment.algorithm, policy.activation_shapes
+    if config.placement.device != "cpu" or not isinstance(algorithm, A2C):
+        return NO_ACTIVATIONS
+    numbers_per_row = sum(math.prod(shape) for shape in shapes.values())
+    num_bytes = 4 * numbers_per_row * num_columns * experiment.interval_steps * NUM_STORAGES
+    is_delayed = correction_of(algorithm, experiment.queues) == "delayed_gradient"
+    return shapes if is_delayed and num_bytes <= MOST_KEPT_BYTES else NO_ACTIVATIONS
+
+
+def _reference_shape(
+    policy: Policy, specs: Sequence[ArraySpec], trajectory: TrajectorySpec, device: str
+) -> ReferenceShape:
     """Probe the policy as the actors will hold it: on their device, in the memory layout of a parameter slot."""
     import torch
 
@@ -127,7 +148,7 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
     from htsrl.policies.policy import Policy
     from htsrl.policies.reference_probe import example_inputs, example_states, find_reference_shape
 
-    memory = SharedArrays(specs)
+    memory, num_rows, keeps = SharedArrays(specs), trajectory.num_columns, bool(trajectory.activation_names)
     ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
     ring.initialise(policy)
     probed = ring.module(version=0)
@@ -143,6 +164,6 @@ def _reference_shape(policy: Policy, specs: Sequence[ArraySpec], num_rows: int, 
     )
     on_device = {name: example.to(device) for name, example in examples.items()}
     try:
-        return find_reference_shape(lambda inputs: probed.probe(inputs, inputs["noise"]), on_device)
+        return find_reference_shape(lambda inputs: probed.probe(inputs, inputs["noise"], keeps), on_device)
     finally:
         memory.close_fd()

@@ -19,6 +19,7 @@ class Batch:
     """An interval of all environments, `[T, B, ...]`."""
 
     observations: Mapping[str, Tensor]
+    """All that a policy is given of a step, activations included where they were kept."""
     actions: Tensor
     log_probs: Tensor
     steps: Transitions

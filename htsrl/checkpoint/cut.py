@@ -93,7 +93,7 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
         view[...] = _part(arrays, name, view)
     _restore_capsules(arrays, completed, shared)
     shared.exchange.completed_rollouts[:] = completed
-    shared.exchange.published_version = version
+    shared.exchange.published_version = shared.exchange.restored_version = version
 
 
 def _views(shared: Shared, memory: SharedArrays, version: int, completed: Words) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -101,7 +101,7 @@ def _views(shared: Shared, memory: SharedArrays, version: int, completed: Words)
     yield from _slot_views(memory, version, SLOT_ARRAYS)
     rollouts = {int(rollout) - 1 for rollout in completed} | {version if (completed > version).any() else -1}
     for storage in sorted({shared.storages.of_rollout(rollout) for rollout in rollouts if rollout >= 0}):
-        for name, field in shared.storages.fields.items():
+        for name, field in shared.storages.lasting.items():
             yield f"storage {storage}/{name}", field[storage]
 
 
@@ -110,7 +110,7 @@ def _queued_views(shared: Shared, memory: SharedArrays, version: int) -> Iterato
     yield from _slot_views(memory, version, (*SLOT_ARRAYS, RELEASED))
     yield ORDERS, memory[ORDERS]
     for storage in range(shared.storages.spec.num_storages):
-        for name, field in shared.storages.fields.items():
+        for name, field in shared.storages.lasting.items():
             yield f"storage {storage}/{name}", field[storage]
 
 

@@ -82,6 +82,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("answers", (num_envs,), "int64"),  # the environment's actor
         ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
         ArraySpec("published_version", (1,), "int64"),  # the learner; the supervisor, of one that has died
+        ArraySpec("restored_version", (1,), "int64"),  # whoever resumes: where the memory was filled from a checkpoint
         ArraySpec("checkpoint_time", (1,), "float64"),  # the learner: the last, by the clock of all processes
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
@@ -106,6 +107,7 @@ class Exchange:
         self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
         self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
         self._published_version: Words = memory["published_version"]
+        self._restored_version: Words = memory["restored_version"]
         self._stop: Words = memory["stop"]
         self.checkpoint_time: NDArray[Any] = memory["checkpoint_time"]
 
@@ -116,6 +118,14 @@ class Exchange:
     @published_version.setter
     def published_version(self, version: int) -> None:
         self._published_version[0] = version
+
+    @property
+    def restored_version(self) -> int:
+        return int(self._restored_version[0])
+
+    @restored_version.setter
+    def restored_version(self, version: int) -> None:
+        self._restored_version[0] = version
 
     @property
     def stopping(self) -> bool:

@@ -20,8 +20,9 @@ class Storages:
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
-    versions, actions, log-probabilities and values. The policy's memory before row t is written by the actor that
-    answers row t-1, and by the executor where a rollout or an episode begins. The learner only reads.
+    versions, actions, log-probabilities, values and activations. The policy's memory before row t is written by the
+    actor that answers row t-1, and by the executor where a rollout or an episode begins. The learner only reads,
+    except that it fills in activations that a checkpoint left out.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
@@ -29,6 +30,8 @@ class Storages:
         self.fields: dict[str, NDArray[Any]] = {field.name: memory[field.name] for field in spec.fields}
         self.observations = {name: self.fields[name] for name in spec.observation_names}
         self.inputs = {name: self.fields[name] for name in spec.input_names}
+        self.lasting = {field.name: self.fields[field.name] for field in spec.fields if not field.derived}
+        """What the others can be made from again."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.fields[name]

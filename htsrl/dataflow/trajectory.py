@@ -6,7 +6,9 @@ columns, one for each agent of each environment (so one for each environment, un
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from htsrl.dataflow.memory import ArraySpec
 from htsrl.seeding import ActionNoise
@@ -15,6 +17,7 @@ from htsrl.spaces import Interface
 NUM_STORAGES = 2
 MEMORY = "memory"
 BOOTSTRAP_VERSIONS = "bootstrap_versions"
+NO_ACTIVATIONS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,9 @@ class Field:
     extra_rows: int = 0
     """Rows beyond the interval's steps: an actor is also asked for the value of what follows the last one."""
     learned_from: bool = True
-    """Part of the batch, and so of the digest."""
+    """Part of the batch."""
+    derived: bool = False
+    """Follows from the observations and the version that acted: neither digests nor checkpoints need it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class TrajectorySpec:
     """How many numbers the policy's memory is, 0 where it has none."""
     noise: ActionNoise
     num_storages: int = NUM_STORAGES
+    activation_names: tuple[str, ...] = ()
+    """What layers gave when acting, if that is kept for learning."""
 
     @property
     def num_columns(self) -> int:
@@ -52,6 +59,11 @@ class TrajectorySpec:
     def columns_of(self, env: int) -> int | slice:
         """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
         return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
+
+    @property
+    def batch_names(self) -> tuple[str, ...]:
+        """What a policy is given of a batch."""
+        return (*self.observation_names, *self.activation_names)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -73,6 +85,7 @@ def trajectory_spec(
     state_size: int = 0,
     forgives: bool = False,
     queue_length: int | None = None,
+    activation_shapes: Mapping[str, tuple[int, ...]] = NO_ACTIVATIONS,
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
     observations, action = interface.observations, interface.actions
@@ -84,6 +97,7 @@ def trajectory_spec(
         Field("actions", action.shape, action.dtype),
         Field("log_probs", (), "float32"),
         Field("values", (), "float32"),
+        *(Field(name, shape, "float32", derived=True) for name, shape in activation_shapes.items()),
         Field("rewards", (), "float32"),
         Field("terminated", (), "bool"),
         Field("truncated", (), "bool"),
@@ -110,4 +124,5 @@ def trajectory_spec(
         state_size=state_size,
         noise=action.noise,
         num_storages=queue_length or NUM_STORAGES,
+        activation_names=tuple(activation_shapes),
     )

@@ -132,6 +132,8 @@ def _build_roles(
             )
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)
+                if learner.completion:
+                    meter.watch(learner.completion, "add_last_values", Cost.INFERENCE)
             roles.append(learner)
     return roles
 

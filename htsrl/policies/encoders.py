@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from htsrl.config import Network
 from htsrl.errors import ConfigError
+from htsrl.policies.activations import ACTIVATIONS
 from htsrl.policies.images import ImpalaCnn, NatureCnn
 from htsrl.policies.layers import Mlp
 from htsrl.spaces import ObservationLeaf
 
 Leaves = Mapping[str, ObservationLeaf]
-
-
-class Features(Protocol):
-    """A module that makes features of observations, a row each."""
-
-    num_features: int
-
-    def forward(self, observations: Mapping[str, Tensor]) -> Tensor: ...
 
 
 class Flat(nn.Module):
@@ -56,11 +48,34 @@ class Encoder(nn.Module):
         is_lone_image = self.sees_images and len(self.parts) == 1
         self.mlp = None if is_lone_image else Mlp(width, network.hidden_sizes, network.activation)
         self.num_features = width if self.mlp is None else self.mlp.num_features
+        self._keeping = {name: part for name, part in self._named_parts if isinstance(part, NatureCnn)}
+        self.activation_shapes = {
+            field: shape
+            for name, part in self._keeping.items()
+            for field, shape in zip(_activation_fields(name, part), part.activation_shapes, strict=True)
+        }
+        """What `forward` can keep, by the names of the fields."""
 
-    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
-        parts = [part.forward(observations[name]) for name, part in self._named_parts]
+    def forward(self, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None = None) -> Tensor:
+        """Activations are put into `keep` if that is given; those among the observations are not computed again."""
+        parts = [
+            self._of_image(name, observations, keep) if name in self._keeping else part.forward(observations[name])
+            for name, part in self._named_parts
+        ]
         features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return features if self.mlp is None else self.mlp.forward(features)
+
+    def _of_image(self, name: str, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None) -> Tensor:
+        part, fields = self._keeping[name], _activation_fields(name, self._keeping[name])
+        kept = [observations[field] for field in fields] if fields[0] in observations else None
+        activations = part.activations(observations[name], kept)
+        if keep is not None:
+            keep.update(zip(fields, activations, strict=True))
+        return activations[-1]
+
+
+def _activation_fields(name: str, part: NatureCnn) -> list[str]:
+    return [f"{ACTIVATIONS}/{name}/{i}" for i in range(len(part.activation_shapes))]
 
 
 def encoder_for(leaves: Leaves, network: Network) -> Encoder:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from htsrl.errors import ConfigError
-from htsrl.policies.layers import orthogonal
+from htsrl.policies.activations import rectified
+from htsrl.policies.layers import ScalingConv2d, orthogonal
 from htsrl.spaces import ObservationLeaf
 
 SMALLEST_FOR_NATURE = 36  # below this its third convolution has nothing left to look at
@@ -37,19 +39,6 @@ class Images(nn.Module):
             return network(torch.zeros(1, self.channels, self.height, self.width)).numel()  # type: ignore[no-any-return]
 
 
-class ScalingConv2d(nn.Conv2d):
-    """A convolution of `scale` times what it is given. The weights are scaled: there are fewer of them."""
-
-    def __init__(
-        self, scale: float, channels_in: int, channels: int, size: int, stride: int = 1, padding: int = 0
-    ) -> None:
-        super().__init__(channels_in, channels, size, stride, padding)
-        self._scale = scale
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.conv2d(x, self.weight * self._scale, self.bias, self.stride, self.padding)
-
-
 class NatureCnn(nn.Module):
     """The convolutional network of Mnih et al. 2015 (https://doi.org/10.1038/nature14236)."""
 
@@ -74,10 +63,25 @@ class NatureCnn(nn.Module):
         )
         flat = self.images.width_behind(self.convolutions)
         self.dense = nn.Sequential(orthogonal(nn.Linear(flat, self.num_features), GAIN), nn.ReLU(inplace=True))
+        self._layers = tuple(m for m in self.modules() if isinstance(m, nn.Conv2d | nn.Linear))
+        with torch.no_grad():
+            blank = torch.zeros(1, *leaf.shape, dtype=getattr(torch, leaf.dtype))
+            self.activation_shapes = tuple(tuple(output.shape[1:]) for output in self.activations(blank))
 
     def forward(self, obs: Tensor) -> Tensor:
-        features: Tensor = self.dense(self.convolutions(self.images(obs)))
-        return features
+        return self.activations(obs)[-1]
+
+    def activations(self, obs: Tensor, kept: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """What each layer makes of images, channels last; the last are the features. What was kept is not computed."""
+        x, outputs = self.images(obs), []
+        for i, layer in enumerate(self._layers):
+            if isinstance(layer, nn.Linear):
+                output = rectified(layer, x.flatten(1), kept[i] if kept else None)
+            else:
+                x = rectified(layer, x, kept[i].permute(0, 3, 1, 2) if kept else None)
+                output = x.permute(0, 2, 3, 1)
+            outputs.append(output)
+        return outputs
 
 
 class ImpalaCnn(nn.Module):

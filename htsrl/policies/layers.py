@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import conv2d, linear
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Activation]] = {
@@ -34,6 +34,22 @@ class Dense(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         own: dict[str, nn.Parameter] = self._parameters  # type: ignore[assignment]
         return linear(x, own["weight"], own["bias"])
+
+
+class ScalingConv2d(nn.Conv2d):
+    """A convolution of `scale` times what it is given. The weights are scaled: there are fewer of them."""
+
+    def __init__(
+        self, scale: float, channels_in: int, channels: int, size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(channels_in, channels, size, stride, padding)
+        self._scale = scale
+
+    def scaled_weight(self) -> Tensor:
+        return self.weight * self._scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return conv2d(x, self.scaled_weight(), self.bias, self.stride, self.padding)
 
 
 class Mlp(nn.Module):

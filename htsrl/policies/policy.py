@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from htsrl.config import Experiment, Network
 from htsrl.dataflow.trajectory import MEMORY
-from htsrl.policies.custom import custom_encoder
+from htsrl.policies.custom import CustomEncoder, custom_encoder
 from htsrl.policies.distributions import (
     Categorical,
     Choices,
@@ -21,7 +21,7 @@ from htsrl.policies.distributions import (
     SquashedGaussian,
     masked,
 )
-from htsrl.policies.encoders import Features, encoder_for
+from htsrl.policies.encoders import Encoder, encoder_for
 from htsrl.policies.layers import Dense, orthogonal
 from htsrl.policies.memory import Gru, Lstm
 from htsrl.policies.normalization import ObservationScales, RewardScale
@@ -30,8 +30,8 @@ from htsrl.spaces import Interface
 from htsrl.spaces.observations import MASK_KEY
 
 Observations = Mapping[str, Tensor]
-"""Fields by name, a row per environment or step: the leaves of what is seen, the action mask if there is one, and when
-acting with a memory its state."""
+"""Fields by name, a row per environment or step: the leaves of what is seen, the action mask if there is one, when
+acting with a memory its state, and when learning the activations that were kept."""
 
 
 class Decision(NamedTuple):
@@ -42,6 +42,8 @@ class Decision(NamedTuple):
     values: Tensor
     states: Tensor | None
     """The memory after these rows."""
+    activations: dict[str, Tensor]
+    """What layers gave on the way, of those that were to be kept."""
 
 
 class Past(NamedTuple):
@@ -62,13 +64,13 @@ class Policy(nn.Module):
         super().__init__()
         self.interface = interface
         seen = {name: leaf for name, leaf in interface.observations.items() if name != MASK_KEY}
-        self.encoder: Features
-        self.value_encoder: Features | None = None
+        self.encoder: Encoder | CustomEncoder
+        self.value_encoder: Encoder | None = None
         if network.policy is not None:
             self.encoder = custom_encoder(network.policy, interface.observation_space, seen)
         else:
-            self.encoder = encoder_for(seen, network)
-            separate = not self.encoder.sees_images if network.separate_value is None else network.separate_value
+            self.encoder = encoder = encoder_for(seen, network)
+            separate = not encoder.sees_images if network.separate_value is None else network.separate_value
             self.value_encoder = encoder_for(seen, network) if separate else None
         self.memory = _memory(self.encoder.num_features, network)
         self.observation_scales = ObservationScales(seen) if network.normalize_observations else None
@@ -89,6 +91,13 @@ class Policy(nn.Module):
         """How many numbers its memory is, 0 where it has none."""
         return 0 if self.memory is None else self.memory.state_size
 
+    @property
+    def activation_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What can be kept of a row when acting: a gradient at the same parameters need not compute it again."""
+        if isinstance(self.encoder, CustomEncoder) or self.value_encoder is not None:
+            return {}
+        return self.encoder.activation_shapes
+
     def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
         """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
         mask, (features, value_features) = observations.get(MASK_KEY), self._encoded(observations)
@@ -108,33 +117,44 @@ class Policy(nn.Module):
         action_outputs, values, states = self._step(observations)
         return self._distribution(action_outputs, observations.get(MASK_KEY)), values, states
 
-    def decide(self, observations: Observations, noise: Tensor) -> Decision:
-        distribution, values, states = self.respond(observations)
+    def decide(self, observations: Observations, noise: Tensor, keep_activations: bool = False) -> Decision:
+        keep: dict[str, Tensor] | None = {} if keep_activations else None
+        action_outputs, values, states = self._step(observations, keep)
+        distribution = self._distribution(action_outputs, observations.get(MASK_KEY))
         actions = distribution.sample(noise)
-        return Decision(actions, distribution.log_prob(actions), values, states)
+        return Decision(actions, distribution.log_prob(actions), values, states, keep or {})
 
     def outputs(self, observations: Observations) -> Tensor:
         """All that `respond` computes, before it becomes a distribution."""
         return _side_by_side(*self._step(observations))
 
-    def probe(self, observations: Observations, noise: Tensor) -> Tensor:
+    def probe(self, observations: Observations, noise: Tensor, keep_activations: bool = False) -> Tensor:
         """All that an actor's answer consists of, and the numbers that it was made from."""
-        action_outputs, values, states = self._step(observations)
+        keep: dict[str, Tensor] | None = {} if keep_activations else None
+        action_outputs, values, states = self._step(observations, keep)
         distribution = self._distribution(action_outputs, observations.get(MASK_KEY))
         actions = distribution.sample(noise)
-        return _side_by_side(action_outputs, values, states, actions, distribution.log_prob(actions))
+        kept = (keep or {}).values()
+        return _side_by_side(action_outputs, values, states, actions, distribution.log_prob(actions), *kept)
 
-    def _step(self, observations: Observations) -> tuple[Tensor, Tensor, Tensor | None]:
-        features, value_features = self._encoded(observations)
+    def _step(
+        self, observations: Observations, keep: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        features, value_features = self._encoded(observations, keep)
         if self.memory is None:
             return *self._heads(features, value_features), None
         features, states = self.memory.step(features, observations[MEMORY])
         return *self._heads(features, value_features), states
 
-    def _encoded(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
+    def _encoded(
+        self, observations: Observations, keep: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Features for the action, and for the value where it has its own."""
         seen = observations if self.observation_scales is None else self.observation_scales(observations)
-        return self.encoder.forward(seen), None if self.value_encoder is None else self.value_encoder.forward(seen)
+        if isinstance(self.encoder, CustomEncoder):
+            return self.encoder.forward(seen), None
+        features = self.encoder.forward(seen, keep)
+        return features, None if self.value_encoder is None else self.value_encoder.forward(seen)
 
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         if value_features is None:

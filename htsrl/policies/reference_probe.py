@@ -2,7 +2,8 @@
 
 Which rows happen to be ready together depends on timing, and the last bits of a row can depend on the size of the
 batch it is computed in. So batches only ever have sizes in which, on this device and for this very network, no row's
-bits depend on the size, on its position or on its neighbours.
+bits depend on the size, on its position or on its neighbours. Kernels take rows by twos, fours or more, and what is
+left over in another way; so those are often the multiples of some number.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.errors import ConfigError
 from htsrl.spaces import Interface, ObservationLeaf
 
-LEAST_SIZES = (1, 2, 4, 8, 16, 32, 64)
+ROUNDED_UP_TO = (1, 2, 4, 8, 16, 32, 64)
 MOST_SIZES = 24
+ENOUGH = 1 / 4
+"""If so many of the sizes that are tried agree, there is little padding, and no need to look on."""
 
 Outputs = Callable[[Mapping[str, Tensor]], Tensor]
 """A policy's raw outputs, a row each: what its distributions and values are made from."""
@@ -50,10 +53,13 @@ def _example(leaf: ObservationLeaf, num_rows: int, generator: torch.Generator) -
 def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> ReferenceShape:
     """The sizes to use for batches of up to as many rows as there are examples."""
     num_envs = len(next(iter(examples.values())))
-    for least_size in LEAST_SIZES:
-        sizes = _sizes(least_size, num_envs)
-        if _rows_agree(outputs, examples, sizes):
-            return ReferenceShape(sizes)
+    best: tuple[int, ...] = ()
+    for most in sorted({-(-num_envs // step) * step for step in ROUNDED_UP_TO}):
+        best = max(best, _sizes_that_agree(outputs, examples, most), key=len)  # a tie goes to the smaller batches
+        if len(best) >= ENOUGH * len(_sizes_to_try(most)):
+            break
+    if best:
+        return ReferenceShape(best)
     if _rows_agree_in_place(outputs, examples, num_envs):
         return ReferenceShape((num_envs,), pinned=True)
     raise ConfigError(
@@ -62,26 +68,29 @@ def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> Re
     )
 
 
-def _sizes(least: int, num_envs: int) -> tuple[int, ...]:
-    """From `least` to all environments, in even strides that leave few enough sizes to try each."""
-    stride = max(1, -(-(num_envs - least) // MOST_SIZES))
-    return (*range(least, num_envs, stride), max(least, num_envs))
+def _sizes_to_try(most: int) -> tuple[int, ...]:
+    """All, if they are few; else powers of two and multiples of one, which is what kernels care for."""
+    stride = 1 << max(0, -(-most // MOST_SIZES) - 1).bit_length()
+    return tuple(sorted({1 << i for i in range(stride.bit_length())} | {*range(stride, most, stride), most}))
 
 
-def _rows_agree(outputs: Outputs, examples: Mapping[str, Tensor], sizes: tuple[int, ...]) -> bool:
-    """Whether every row has the same bits in a batch of any of these sizes, wherever it stands and beside whom."""
-    num_examples, most = len(next(iter(examples.values()))), sizes[-1]
-    in_order = torch.arange(most)
+def _sizes_that_agree(outputs: Outputs, examples: Mapping[str, Tensor], most: int) -> tuple[int, ...]:
+    """The sizes in which every row has the bits that it has in a batch of `most`, wherever it stands and beside whom;
+    none, where it may have others even there."""
+    num_examples, in_order = len(next(iter(examples.values()))), torch.arange(most)
     orders = [in_order, in_order.roll(1), in_order.flip(0), torch.randperm(most, generator=_generator())]
-    try:
-        reference = _run(outputs, examples, in_order % num_examples)
-        return all(
-            torch.equal(_run(outputs, examples, order[:size] % num_examples), reference[order[:size]])
-            for size in sizes
-            for order in orders
-        )
-    except ValueError:  # batch normalisation refuses to learn from a single row
-        return False
+    reference = _run(outputs, examples, in_order % num_examples)
+
+    def agree(size: int) -> bool:
+        try:
+            return all(
+                torch.equal(_run(outputs, examples, order[:size] % num_examples), reference[order[:size]])
+                for order in orders
+            )
+        except ValueError:  # batch normalisation refuses to learn from a single row
+            return False
+
+    return tuple(size for size in _sizes_to_try(most) if agree(size)) if agree(most) else ()
 
 
 def _rows_agree_in_place(outputs: Outputs, examples: Mapping[str, Tensor], num_rows: int) -> bool:

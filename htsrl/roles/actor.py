@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from htsrl.kill_points import reach
 from htsrl.policies.policy import Decision, Policy
 from htsrl.roles.role import NotifyFor
 from htsrl.schedules.schedule import Asked, has_step_barrier, loosely
-
-VALUES = Decision._fields.index("values")
 
 
 class Actor:
@@ -51,6 +49,7 @@ class Actor:
         # The storages, rows and columns of a field as one axis of cells.
         self._fields = {name: array.reshape(-1, *array.shape[3:]) for name, array in storages.fields.items()}
         self._inputs = tuple(storages.inputs)
+        self._keeps_activations = bool(storages.spec.activation_names)
 
     def advance(self) -> bool:
         envs, tickets = self._ready()
@@ -94,21 +93,21 @@ class Actor:
         cells = input_cells - rows // self._rows_per_storage * self._num_columns
         batch, places = self._shape.lay_out(input_cells, columns)
         version, decision = self._decide(version, batch)
-        answers = [answer.numpy(force=True)[places] for answer in decision if answer is not None]
+        answers = {name: answer.numpy(force=True)[places] for name, answer in _named(decision)}
         to_act = self._exchange.tickets.asks_to_act(asked)
         if np.count_nonzero(to_act) < len(to_act):
             cells_before = cells[~to_act] - self._num_columns
-            self._fields["bootstrap_values"][cells_before] = answers[VALUES][~to_act]
+            self._fields["bootstrap_values"][cells_before] = answers["values"][~to_act]
             if BOOTSTRAP_VERSIONS in self._fields:
                 self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
             input_cells, cells = input_cells[to_act], cells[to_act]
-            answers = [answer[to_act] for answer in answers]
-        for name, answer in zip(("actions", "log_probs", "values"), answers, strict=False):
+            answers = {name: answer[to_act] for name, answer in answers.items()}
+        if MEMORY in answers:
+            self._remember(answers.pop(MEMORY), input_cells, cells)
+        for name, answer in answers.items():
             self._fields[name][cells] = answer
             reach("inside an answer")
         self._fields["versions"][cells] = version
-        if decision.states is not None:
-            self._remember(answers[-1], input_cells, cells)
         self._hand_over(envs, tickets)
 
     def _hand_over(self, envs: Words, tickets: Words) -> None:
@@ -132,7 +131,7 @@ class Actor:
         while True:
             policy = self._parameters.module(version)
             assert isinstance(policy, Policy)
-            decision = policy.decide(inputs, noise)
+            decision = policy.decide(inputs, noise, self._keeps_activations)
             newest = self._exchange.published_version
             if newest <= version + 1:
                 return version, decision
@@ -147,3 +146,13 @@ class Actor:
         if "active" in self._fields:
             states = np.where(self._fields["active"][cells, None], states, np.float32(0))
         self._fields[MEMORY][input_cells + self._num_columns] = states
+
+
+def _named(decision: Decision) -> Iterator[tuple[str, Tensor]]:
+    """The parts of a decision, by the fields that they belong in."""
+    yield "actions", decision.actions
+    yield "log_probs", decision.log_probs
+    yield "values", decision.values
+    if decision.states is not None:
+        yield MEMORY, decision.states
+    yield from decision.activations.items()

@@ -34,7 +34,7 @@ class Differentiator:
         self._worker = worker
         self._shards = shards
         self._experiment = experiment
-        self._observation_names = shared.storages.spec.observation_names
+        self._batch_names = shared.storages.spec.batch_names
         self._feed = feed_of(shared)
         self._modules = parameters.modules
         self._device = parameters.slots.device
@@ -70,4 +70,4 @@ class Differentiator:
     def _batch_of(self, order: Order) -> Batch:
         """What the learner learns from."""
         fields = self._feed.fields(order.update)
-        return Batch.from_storage(fields, self._observation_names, self._device)
+        return Batch.from_storage(fields, self._batch_names, self._device)

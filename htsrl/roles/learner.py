@@ -22,10 +22,12 @@ from htsrl.errors import TrainingDiverged
 from htsrl.kill_points import reach
 from htsrl.metrics.episodes import EpisodeMeter
 from htsrl.policies.policy import Policy
+from htsrl.roles.completion import Completion
 from htsrl.roles.feed import Fields, feed_of, lag_metrics
 from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Notify
 from htsrl.schedules.replay import Feeding
+from htsrl.schedules.schedule import LooseSchedule
 
 
 class Learner:
@@ -53,6 +55,10 @@ class Learner:
         self._report = report
         self._at_barrier = at_barrier
         self._verify_storages = verify_storages
+        schedule = shared.schedule
+        self.completion = None if isinstance(schedule, LooseSchedule) else Completion(shared, schedule, parameters)
+        if self.completion and shared.exchange.published_version == shared.exchange.restored_version:
+            self.completion.add_activations()
         self._drafts = Drafts(parameters, experiment.algorithm, gradient)
         self.update = version = shared.exchange.published_version
         self._num_updates = min(experiment.num_intervals, self._feed.most_updates)
@@ -65,14 +71,17 @@ class Learner:
         if self.finished or not self._feed.is_ready(self.update):
             return False
         self._feed.settle(self.update)
+        if self.completion:
+            self.completion.add_last_values(self.update)
         fields = self._feed.fields(self.update)
         self._feed.check_versions(self.update, fields)
-        batch_hash = hash_batch(fields, self._storages.spec.num_envs)
+        lasting = {name: array for name, array in fields.items() if name in self._storages.lasting}
+        batch_hash, witness = hash_batch(lasting, self._storages.spec.num_envs), self._witness()
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
         self._at_barrier(self.update)
         metrics = self._learn_or_explain(fields) | lag_metrics(self.update, fields)
-        self._verify(batch_hash)
+        assert self._witness() == witness, f"somebody wrote to {self._feed.source(self.update)} while it was read"
         self._publish(metrics, batch_hash, self._feed.feeding(self.update, fields))
         return True
 
@@ -80,7 +89,7 @@ class Learner:
         return self._feed.waits_for(self.update)
 
     def learn(self, fields: Fields) -> dict[str, float]:
-        batch = Batch.from_storage(fields, self._storages.spec.observation_names, self._parameters.slots.device)
+        batch = Batch.from_storage(fields, self._storages.spec.batch_names, self._parameters.slots.device)
         version = self._feed.behaviour_version(self.update)
         behaviour = None if version is None else self._parameters.module(version)
         assert behaviour is None or isinstance(behaviour, Policy)
@@ -131,7 +140,8 @@ class Learner:
         arrays = [ring.slots[slot, 0].cpu().numpy(), ring.statistics[slot].cpu().numpy()]
         return [array for array in arrays if array.size]
 
-    def _verify(self, before: BatchHash) -> None:
-        if self._verify_storages:
-            after = hash_batch(self._feed.fields(self.update), self._storages.spec.num_envs)
-            assert after == before, f"somebody wrote to {self._feed.source(self.update)} while the learner read it"
+    def _witness(self) -> BatchHash | None:
+        """Of all fields of the batch, for those who do not trust the others."""
+        if not self._verify_storages:
+            return None
+        return hash_batch(self._feed.fields(self.update), self._storages.spec.num_envs)

@@ -40,7 +40,7 @@ class Stage(Enum):
     VERSION = "the next version, or room in the queue"
     ACTION = "an action"
     FINAL_VALUE = "the value of the observation at which a time limit cut an episode"
-    LAST_VALUE = "the value of the observation after the rollout's last step"
+    LAST_VALUE = "the value of the observation after the last step of a rollout that will queue"
     NOTHING = "nothing, all rollouts are done"
 
 
@@ -188,10 +188,14 @@ class Replica:
         self._enter_next_row(needs_value=not outcome.over)
 
     def _enter_next_row(self, needs_value: bool) -> None:
-        """Go on after a step; the rollout's last observation needs a value unless it has one or begins an episode."""
+        """Go on after a step.
+
+        The rollout's last observation needs a value, unless it has one or begins an episode. The learner adds it, if it
+        can know which version acted.
+        """
         if self.row < self._num_steps:
             self._ask_for_action()
-        elif needs_value:
+        elif needs_value and self._shared.queue is not None:
             self._ask_for_value(Stage.LAST_VALUE)
         else:
             self._complete_rollout()

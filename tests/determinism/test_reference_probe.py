@@ -19,7 +19,7 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.numerics import single_threaded
 from htsrl.policies.encoders import Encoder
 from htsrl.policies.policy import Observations, Policy, build_policy
-from htsrl.policies.reference_probe import example_inputs, find_reference_shape
+from htsrl.policies.reference_probe import MOST_SIZES, example_inputs, find_reference_shape
 from htsrl.spaces import Interface
 
 OBSERVATION_SPACE = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -55,6 +55,11 @@ def odd_sizes_differ(values: Tensor) -> Tensor:
     return torch.full_like(values, float(len(values) % 2))
 
 
+def rows_beyond_fours_differ(values: Tensor) -> Tensor:
+    """As kernels do that take four rows at a time, and what is left over in another way."""
+    return (torch.arange(len(values)) >= len(values) // 4 * 4).float()
+
+
 def positions_differ(values: Tensor) -> Tensor:
     return torch.arange(len(values)) / 8
 
@@ -71,14 +76,30 @@ def test_batches_are_padded_to_the_size_from_which_on_rows_agree() -> None:
     assert probed(FakePolicy(small_batches_differ)) == ReferenceShape(tuple(range(4, NUM_ENVS + 1)))
 
 
-def test_batches_have_one_size_where_no_range_of_sizes_agrees() -> None:
-    assert probed(FakePolicy(odd_sizes_differ)) == ReferenceShape((NUM_ENVS,))
+def test_batches_are_padded_to_multiples_where_those_agree() -> None:
+    assert probed(FakePolicy(odd_sizes_differ)) == ReferenceShape((2, 4, 6, 8))
 
 
-def test_only_sizes_that_were_tried_are_used_where_there_are_many() -> None:
-    shape = probed(FakePolicy(odd_sizes_differ), num_envs=64)
-    assert all(size % 2 == 0 for size in shape.sizes)
-    assert shape.sizes[-1] == 64
+def test_batches_are_larger_than_all_environments_where_only_that_agrees() -> None:
+    assert probed(FakePolicy(rows_beyond_fours_differ), num_envs=10) == ReferenceShape((4, 8, 12))
+
+
+def test_batches_have_one_size_where_no_other_agrees() -> None:
+    assert probed(FakePolicy(lambda values: torch.full_like(values, float(len(values))))) == ReferenceShape((NUM_ENVS,))
+
+
+@pytest.mark.parametrize("num_envs", [25, 64, 100, 1000])
+def test_only_sizes_that_were_tried_are_used_where_there_are_many(num_envs: int) -> None:
+    tried: set[int] = set()
+
+    def noted(values: Tensor) -> Tensor:
+        tried.add(len(values))
+        return odd_sizes_differ(values)
+
+    shape = probed(FakePolicy(noted), num_envs)
+    assert len(tried) <= 2 * MOST_SIZES
+    assert shape.sizes == tuple(sorted(size for size in tried if size % 2 == 0))
+    assert shape.sizes[-1] == num_envs + num_envs % 2
 
 
 def test_environments_are_pinned_to_their_rows_where_the_position_matters() -> None:

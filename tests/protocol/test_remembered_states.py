@@ -91,7 +91,7 @@ class Referee:
         inputs = {name: torch.from_numpy(array) for name, array in {**self._seen, MEMORY: self._memory}.items()}
         distribution, values, states = policy.respond(inputs)
         taken = torch.from_numpy(actions)
-        return Decision(taken, distribution.log_prob(taken), values, states)
+        return Decision(taken, distribution.log_prob(taken), values, states, {})
 
     def _assert_legal(self, actions: NDArray[Any], active: NDArray[np.bool_]) -> None:
         if MASK_KEY in self._seen:

@@ -264,7 +264,6 @@ def test_a_comparison_from_the_virtual_environment_to_the_record(
     fake = Peer("Fake", "fake", tmp_path / "none.txt", ("slow", "fast", "broken"), (), scripts=tmp_path / "scripts")
     absent = replace(fake, title="Absent")
     monkeypatch.setattr(command, "PEERS", {"fake": fake, "absent": absent})
-    monkeypatch.setattr(comparison, "HTSRL_WARM_UP_SECONDS", 0.5)
     monkeypatch.setattr(comparison, "WARM_UP_SECONDS", 0.5)
     table = PeersTable(("cartpole-ppo",), ("fake", "absent"), 1, 1.0, tmp_path / "venvs", tmp_path / "out")
 

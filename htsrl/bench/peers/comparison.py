@@ -20,8 +20,6 @@ from htsrl.errors import ConfigError
 
 HTSRL = "htsrl"
 WARM_UP_SECONDS = 2.0
-HTSRL_WARM_UP_SECONDS = 10.0
-"""Longer, for once in a run a spare process makes its preparations beside the training."""
 HOPELESS = 0.7
 """A variant that reaches less than this share of its peer's best in the first repetition is not repeated."""
 
@@ -48,7 +46,8 @@ class PeersBench:
             )
 
     def htsrl_window(self) -> Window:
-        return Window(self.seconds_per_run, HTSRL_WARM_UP_SECONDS, skipped_updates=2)
+        """From when the run had settled: once in a run a spare process makes its preparations beside the training."""
+        return Window(self.seconds_per_run, 0.0, skipped_updates=2)
 
     def window(self, peer: Peer, variant: str) -> Window:
         skipped = 2 if variant in peer.overlapping else 1

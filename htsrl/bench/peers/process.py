@@ -16,8 +16,8 @@ from htsrl.bench.peers.failures import PeerFailed, last_words
 from htsrl.bench.peers.frameworks import Peer
 from htsrl.bench.peers.rate import Reading, Window, parse
 from htsrl.bench.peers.work import htsrl_config, job
+from htsrl.bench.throughput import settle
 from htsrl.errors import HtsrlError
-from htsrl.metrics.sinks import read_json_lines
 
 PATIENCE_SECONDS = 180.0
 """Without an update; starting a framework with 16 processes takes a while on a small machine."""
@@ -27,14 +27,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 def run_htsrl(work: str, window: Window) -> float:
     with live_run(htsrl_config(work)) as run:
-        path = run.folder.metrics_file
-
-        def readings() -> list[Reading]:
-            lines = read_json_lines(path) if path.exists() else []
-            return [Reading(int(line["step"] or 0), line["time/time_elapsed"] or 0.0) for line in lines]
-
         try:
-            return _watch(run.process, readings, window)
+            settle(run)
+            begun = len(run.updates())
+            return _watch(run.process, lambda: [Reading(u.steps, u.seconds) for u in run.updates()[begun:]], window)
         except PeerFailed as failure:
             raise HtsrlError(f"htsrl itself did not train {work}: {failure}") from None
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from htsrl.bench.peers.comparison import (
     HOPELESS,
-    HTSRL_WARM_UP_SECONDS,
     WARM_UP_SECONDS,
     PeersBench,
     Row,
@@ -64,9 +63,9 @@ def _how(bench: PeersBench) -> str:
     return (
         f"Agent steps per second with learning, median (lowest to highest) of {bench.repetitions} repetitions in which "
         f"all take turns; of each peer the best variant. Counted between updates over at least "
-        f"{bench.seconds_per_run:g} s, from {WARM_UP_SECONDS:g} s after the first update on (htsrl: "
-        f"{HTSRL_WARM_UP_SECONDS:g} s, until its spare process is prepared). The ratio is that of runs of the same "
-        "repetition. What is the same for all and what is not: docs/peers.md."
+        f"{bench.seconds_per_run:g} s, from {WARM_UP_SECONDS:g} s after the first update on (htsrl: after its spare "
+        "process was prepared). The ratio is that of runs of the same repetition. What is the same for all and what "
+        "is not: docs/peers.md."
     )
 
 

@@ -1,0 +1,53 @@
+"""A backward pass without a forward one, from activations that were kept when acting.
+
+The delayed gradient is taken at the very parameters that acted, on the very observations that they saw: every layer has
+already said what it makes of them. Where that was kept, an update has only the gradients left to compute.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, linear
+
+from htsrl.policies.layers import ScalingConv2d
+
+Stride = tuple[int, ...] | None
+"""None for a fully connected layer."""
+
+ACTIVATIONS = "activations"
+"""What the names of fields that hold some begin with."""
+
+
+def rectified(layer: nn.Conv2d | nn.Linear, x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """The layer's output, zero where it is below: computed, unless it was `kept`. Convolutions are without padding."""
+    weight = layer.scaled_weight() if isinstance(layer, ScalingConv2d) else layer.weight
+    stride: Stride = layer.stride if isinstance(layer, nn.Conv2d) else None
+    if kept is not None:
+        output: Tensor = _Kept.apply(x, weight, layer.bias, kept, stride)  # type: ignore[no-untyped-call]
+        return output
+    return (linear(x, weight, layer.bias) if stride is None else conv2d(x, weight, layer.bias, stride)).relu_()
+
+
+class _Kept(torch.autograd.Function):
+    """What a layer and its rectifier gave, differentiated as if they had just computed it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, stride: Stride) -> Tensor:
+        ctx.save_for_backward(x, weight, kept)
+        ctx.stride = stride
+        return kept.view_as(kept)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, kept = ctx.saved_tensors
+        needs_x = ctx.needs_input_grad[0]
+        gradient = torch.ops.aten.threshold_backward(gradients[0], kept, 0)
+        if ctx.stride is None:
+            return gradient @ weight if needs_x else None, gradient.t() @ x, gradient.sum(dim=0), None, None
+        padding, dilation, transposed, output_padding, groups = (0, 0), (1, 1), False, (0, 0), 1
+        how = ctx.stride, padding, dilation, transposed, output_padding, groups
+        of_each = torch.ops.aten.convolution_backward(gradient, x, weight, [len(weight)], *how, (needs_x, True, True))
+        return *of_each, None, None
