@@ -11,9 +11,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
+from typing import Any
 
-# Intel's matrix library then gives a row the same bits in a batch of any size. It is read at the library's first use.
+# Intel's matrix library then gives a row the same bits in a batch of any size, on Intel's processors. It is read at the
+# library's first use.
 MKL_MODE = {"MKL_CBWR": "AUTO,STRICT"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -21,8 +24,13 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
+_torch_came_first = False
+
+
 def prepare_process() -> None:
     """Ask for row-independent matrix products; called when htsrl is imported, before torch computes anything."""
+    global _torch_came_first
+    _torch_came_first = "torch" in sys.modules
     for name, value in MKL_MODE.items():
         os.environ.setdefault(name, value)
 
@@ -121,38 +129,52 @@ def _computation_hash(device: str) -> str:
     return hasher.hexdigest()
 
 
-def is_row_stable() -> bool:
-    """Whether this process's matrix products give a row the same bits in batches of any size."""
-    import torch
+@cache
+def computes_like_a_new_process() -> bool:
+    """Whether matrix products have the bits here that they have in worker processes.
 
-    with torch.inference_mode(), single_threaded():
-        weights, rows = torch.sin(torch.arange(128.0)).view(2, 64), torch.cos(torch.arange(1024.0)).view(16, 64)
-        together = rows @ weights.T
-        alone = torch.cat([rows[i : i + 1] @ weights.T for i in range(16)])
-    return torch.equal(together, alone)
+    If torch was there before htsrl, the matrix library may have started in another mode.
+    """
+    return not _torch_came_first or _products_hash() == _asked_in_a_new_process("cpu")["products"]
 
 
 def warn_if_torch_was_used_before() -> None:
     """Say so when the matrix library started without the mode above: this process then has bits of its own."""
-    import torch
-
-    if torch.backends.mkl.is_available() and not is_row_stable():  # type: ignore[no-untyped-call]
+    if not computes_like_a_new_process():
         warnings.warn(
-            f"torch computed something before htsrl was imported, or MKL_CBWR={os.environ.get('MKL_CBWR')!r} asks for "
-            "another mode: this run repeats exactly in the same situation, but its digest differs from that of other "
-            "processes. Import htsrl first, or use placement processes.",
+            "torch computed something before htsrl was imported: this run repeats exactly in the same situation, but "
+            "its digest differs from that of other processes. Import htsrl first, or use placement processes.",
             stacklevel=3,
         )
 
 
 def fingerprint_of_a_new_process(device: str) -> Fingerprint:
     """What a worker's would be, whatever has happened in this process."""
+    return Fingerprint(**_asked_in_a_new_process(device)["fingerprint"])
+
+
+def _products_hash() -> str:
+    """Of matrix products of many sizes: which kernel takes which, and so its last bits, is a matter of the mode."""
+    import torch
+    import xxhash
+
+    hasher = xxhash.xxh3_128()
+    with torch.inference_mode(), single_threaded():
+        for width, outputs in ((64, 2), (64, 64), (512, 1)):
+            weights, rows = torch.sin(torch.arange(1.0, width * outputs + 1)), torch.cos(torch.arange(40.0 * width))
+            for count in range(1, 41):
+                hasher.update((rows.view(40, width)[:count] @ weights.view(width, outputs)).numpy().tobytes())
+                hasher.update((rows.view(40, width)[:count] @ weights.view(outputs, width).T).numpy().tobytes())
+    return hasher.hexdigest()
+
+
+def _asked_in_a_new_process(device: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "htsrl.numerics", device]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return Fingerprint(**json.loads(answer.stdout))
+    return json.loads(answer.stdout)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":
     prepare_process()
-    print(json.dumps(asdict(take_fingerprint(sys.argv[1]))))
+    print(json.dumps({"fingerprint": asdict(take_fingerprint(sys.argv[1])), "products": _products_hash()}))

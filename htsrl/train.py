@@ -16,8 +16,8 @@ from htsrl.errors import ConfigError
 from htsrl.metrics.recorder import Standing
 from htsrl.numerics import (
     Fingerprint,
+    computes_like_a_new_process,
     fingerprint_of_a_new_process,
-    is_row_stable,
     single_threaded,
     take_fingerprint,
     warn_if_torch_was_used_before,
@@ -60,7 +60,7 @@ def survey(config: Config, folder: RunFolder) -> Blueprint:
 
 def fingerprint_for(placement: Placement) -> Fingerprint:
     """Of the process that will compute: this one, or one as new as the workers."""
-    if placement.backend == "inline" or is_row_stable():
+    if placement.backend == "inline" or computes_like_a_new_process():
         return take_fingerprint(placement.device)
     return fingerprint_of_a_new_process(placement.device)
 
