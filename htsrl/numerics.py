@@ -168,6 +168,7 @@ def _products_hash() -> str:
     return hasher.hexdigest()
 
 
+@cache
 def _asked_in_a_new_process(device: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "htsrl.numerics", device]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -130,7 +130,7 @@ def _kept_activations(config: Config, policy: Policy, num_columns: int) -> Mappi
 
     experiment = config.experiment
     algorithm, shapes = experiment.algorithm, policy.activation_shapes
-    if config.placement.device != "cpu" or not isinstance(algorithm, A2C):
+    if not config.placement.device.startswith("cpu") or not isinstance(algorithm, A2C):
         return NO_ACTIVATIONS
     numbers_per_row = sum(math.prod(shape) for shape in shapes.values())
     num_bytes = 4 * numbers_per_row * num_columns * experiment.interval_steps * NUM_STORAGES

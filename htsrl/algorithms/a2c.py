@@ -24,6 +24,7 @@ from htsrl.algorithms.returns import gae
 from htsrl.algorithms.sequences import Chosen, Rows, Sequences
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import A2C
+from htsrl.policies.activations import FIELD_PREFIX
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
@@ -102,6 +103,8 @@ def a2c_update(
     """One optimizer step per unroll, every gradient at the behaviour parameters or, told so, at the current ones."""
     differentiated = behaviour if correction == "delayed_gradient" else draft.policy
     assert differentiated is not None, "the delayed gradient needs the one version that made the data"
+    has_activations = any(name.startswith(FIELD_PREFIX) for name in batch.observations)
+    assert correction == "delayed_gradient" or not has_activations, "activations are those of the version that acted"
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
     advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
     objective = A2CObjective(settings, batch, Targets(advantages.clone(), returns), lengths, correction)

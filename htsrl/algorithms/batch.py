@@ -29,14 +29,12 @@ class Batch:
     """The policy's memory before each step, where it has one."""
 
     @classmethod
-    def from_storage(
-        cls, fields: Mapping[str, NDArray[Any]], observation_names: tuple[str, ...], device: torch.device
-    ) -> Batch:
-        """Views on the CPU, copies on another device."""
+    def from_storage(cls, fields: Mapping[str, NDArray[Any]], names: tuple[str, ...], device: torch.device) -> Batch:
+        """With what a policy is given under these `names`; views on the CPU, copies on another device."""
         tensors = {name: torch.from_numpy(array).to(device) for name, array in fields.items()}
         next_values = true_next_values(tensors["values"], tensors["bootstrap_values"], tensors["truncated"])
         return cls(
-            observations={name: tensors[name] for name in observation_names},
+            observations={name: tensors[name] for name in names},
             actions=tensors["actions"],
             log_probs=tensors["log_probs"],
             steps=Transitions(

@@ -20,9 +20,8 @@ def improve(
     if draft.policy.observation_scales is not None:
         # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
         learned = batch.learned_rows()
-        draft.policy.observation_scales.take_in(
-            {name: flat_steps(x)[learned] for name, x in batch.observations.items()}
-        )
+        scales = draft.policy.observation_scales
+        scales.take_in({name: flat_steps(batch.observations[name])[learned] for name in scales.names})
     return metrics
 
 

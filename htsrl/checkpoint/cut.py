@@ -93,7 +93,8 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
         view[...] = _part(arrays, name, view)
     _restore_capsules(arrays, completed, shared)
     shared.exchange.completed_rollouts[:] = completed
-    shared.exchange.published_version = shared.exchange.restored_version = version
+    shared.exchange.published_version = version
+    shared.exchange.note_restored(version)
 
 
 def _views(shared: Shared, memory: SharedArrays, version: int, completed: Words) -> Iterator[tuple[str, NDArray[Any]]]:

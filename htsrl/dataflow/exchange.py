@@ -82,7 +82,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("answers", (num_envs,), "int64"),  # the environment's actor
         ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
         ArraySpec("published_version", (1,), "int64"),  # the learner; the supervisor, of one that has died
-        ArraySpec("restored_version", (1,), "int64"),  # whoever resumes: where the memory was filled from a checkpoint
+        ArraySpec("restored_version", (1,), "int64"),  # whoever resumes: that of the checkpoint, plus one; 0: of none
         ArraySpec("checkpoint_time", (1,), "float64"),  # the learner: the last, by the clock of all processes
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
@@ -120,12 +120,12 @@ class Exchange:
         self._published_version[0] = version
 
     @property
-    def restored_version(self) -> int:
-        return int(self._restored_version[0])
+    def restored_version(self) -> int | None:
+        """The version of the checkpoint that the run goes on from, if there was one."""
+        return int(self._restored_version[0]) - 1 if self._restored_version[0] else None
 
-    @restored_version.setter
-    def restored_version(self, version: int) -> None:
-        self._restored_version[0] = version
+    def note_restored(self, version: int) -> None:
+        self._restored_version[0] = version + 1
 
     @property
     def stopping(self) -> bool:

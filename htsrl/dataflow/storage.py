@@ -21,8 +21,8 @@ class Storages:
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
     versions, actions, log-probabilities, values and activations. The policy's memory before row t is written by the
-    actor that answers row t-1, and by the executor where a rollout or an episode begins. The learner only reads,
-    except that it fills in activations that a checkpoint left out.
+    actor that answers row t-1, and by the executor where a rollout or an episode begins. The learner adds the
+    bootstrap value of what follows a complete rollout, and activations that a checkpoint left out; else it only reads.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:

@@ -28,7 +28,7 @@ class Field:
     shape: tuple[int, ...]
     dtype: str
     extra_rows: int = 0
-    """Rows beyond the interval's steps: an actor is also asked for the value of what follows the last one."""
+    """Rows beyond the interval's steps: what follows the last one is wanted for its value."""
     learned_from: bool = True
     """Part of the batch."""
     derived: bool = False
@@ -49,8 +49,6 @@ class TrajectorySpec:
     """How many numbers the policy's memory is, 0 where it has none."""
     noise: ActionNoise
     num_storages: int = NUM_STORAGES
-    activation_names: tuple[str, ...] = ()
-    """What layers gave when acting, if that is kept for learning."""
 
     @property
     def num_columns(self) -> int:
@@ -59,6 +57,11 @@ class TrajectorySpec:
     def columns_of(self, env: int) -> int | slice:
         """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
         return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
+
+    @property
+    def activation_names(self) -> tuple[str, ...]:
+        """What layers gave when acting, if that is kept for learning."""
+        return tuple(field.name for field in self.fields if field.derived)
 
     @property
     def batch_names(self) -> tuple[str, ...]:
@@ -124,5 +127,4 @@ def trajectory_spec(
         state_size=state_size,
         noise=action.noise,
         num_storages=queue_length or NUM_STORAGES,
-        activation_names=tuple(activation_shapes),
     )

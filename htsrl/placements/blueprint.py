@@ -154,12 +154,18 @@ class Blueprint:
     ) -> Learner:
         """Without `helpers` it takes all shards of its gradients itself."""
         from htsrl.algorithms.gradient import Gradient, GradientShards
+        from htsrl.roles.completion import Completion
         from htsrl.roles.learner import Learner
 
         own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
         gradient = Gradient(GradientShards.over(memory, parameters), own, parameters.modules, helpers)
-        slots, verify = LearnerSlots(memory), self.config.placement.verify_storages
-        return Learner(self.experiment, shared, parameters, slots, gradient, executors, report, at_barrier, verify)
+        slots, verify, schedule = LearnerSlots(memory), self.config.placement.verify_storages, shared.schedule
+        completion = None
+        if not isinstance(schedule, LooseSchedule):
+            completion = Completion(shared, schedule, parameters, self.shape)
+        return Learner(
+            self.experiment, shared, parameters, slots, gradient, completion, executors, report, at_barrier, verify
+        )
 
     def build_differentiator(
         self, index: int, memory: SharedArrays, shared: Shared, parameters: ParameterRing, learner: Notify

@@ -17,12 +17,12 @@ from htsrl.policies.layers import ScalingConv2d
 Stride = tuple[int, ...] | None
 """None for a fully connected layer."""
 
-ACTIVATIONS = "activations"
-"""What the names of fields that hold some begin with."""
+FIELD_PREFIX = "activations"
 
 
 def rectified(layer: nn.Conv2d | nn.Linear, x: Tensor, kept: Tensor | None = None) -> Tensor:
-    """The layer's output, zero where it is below: computed, unless it was `kept`. Convolutions are without padding."""
+    """The layer's output, zero where it is below: computed, unless it was `kept`."""
+    assert isinstance(layer, nn.Linear) or (layer.padding, layer.dilation, layer.groups) == ((0, 0), (1, 1), 1)
     weight = layer.scaled_weight() if isinstance(layer, ScalingConv2d) else layer.weight
     stride: Stride = layer.stride if isinstance(layer, nn.Conv2d) else None
     if kept is not None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from htsrl.config import Network
 from htsrl.errors import ConfigError
-from htsrl.policies.activations import ACTIVATIONS
+from htsrl.policies.activations import FIELD_PREFIX
 from htsrl.policies.images import ImpalaCnn, NatureCnn
 from htsrl.policies.layers import Mlp
 from htsrl.spaces import ObservationLeaf
@@ -48,34 +48,35 @@ class Encoder(nn.Module):
         is_lone_image = self.sees_images and len(self.parts) == 1
         self.mlp = None if is_lone_image else Mlp(width, network.hidden_sizes, network.activation)
         self.num_features = width if self.mlp is None else self.mlp.num_features
-        self._keeping = {name: part for name, part in self._named_parts if isinstance(part, NatureCnn)}
-        self.activation_shapes = {
-            field: shape
-            for name, part in self._keeping.items()
-            for field, shape in zip(_activation_fields(name, part), part.activation_shapes, strict=True)
-        }
+        self._keeping = {name: _activation_fields(name, part) for name, part in self._named_parts}
+        self.activation_shapes = {field: shape for fields in self._keeping.values() for field, shape in fields.items()}
         """What `forward` can keep, by the names of the fields."""
 
     def forward(self, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None = None) -> Tensor:
         """Activations are put into `keep` if that is given; those among the observations are not computed again."""
         parts = [
-            self._of_image(name, observations, keep) if name in self._keeping else part.forward(observations[name])
+            part.forward(observations[name])
+            if isinstance(part, Flat | ImpalaCnn)
+            else self._of_nature(part, name, observations, keep)
             for name, part in self._named_parts
         ]
         features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return features if self.mlp is None else self.mlp.forward(features)
 
-    def _of_image(self, name: str, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None) -> Tensor:
-        part, fields = self._keeping[name], _activation_fields(name, self._keeping[name])
-        kept = [observations[field] for field in fields] if fields[0] in observations else None
+    def _of_nature(
+        self, part: NatureCnn, name: str, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None
+    ) -> Tensor:
+        fields = self._keeping[name]
+        kept = [observations[field] for field in fields] if fields.keys() <= observations.keys() else None
         activations = part.activations(observations[name], kept)
         if keep is not None:
             keep.update(zip(fields, activations, strict=True))
         return activations[-1]
 
 
-def _activation_fields(name: str, part: NatureCnn) -> list[str]:
-    return [f"{ACTIVATIONS}/{name}/{i}" for i in range(len(part.activation_shapes))]
+def _activation_fields(name: str, part: nn.Module) -> dict[str, tuple[int, ...]]:
+    shapes = part.activation_shapes if isinstance(part, NatureCnn) else ()
+    return {f"{FIELD_PREFIX}/{name}/{i}": shape for i, shape in enumerate(shapes)}
 
 
 def encoder_for(leaves: Leaves, network: Network) -> Encoder:

@@ -72,16 +72,16 @@ class ObservationScales(nn.Module):
                 f"normalize_observations=True needs observations of floats, not {' and '.join(sorted(kinds))}; "
                 "turn it off with --no-normalize-observations (bytes are divided by 255 anyway)"
             )
-        self._names = tuple(floats)
+        self.names = tuple(floats)
         self.scales = nn.ModuleList(ObservationScale(leaf.shape) for leaf in floats.values())
 
     def forward(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        scaled = {name: scale(observations[name]) for name, scale in zip(self._names, self.scales, strict=True)}
+        scaled = {name: scale(observations[name]) for name, scale in zip(self.names, self.scales, strict=True)}
         return {**observations, **scaled}
 
     def take_in(self, observations: Mapping[str, Tensor]) -> None:
         """Merge a batch of observations, a row each."""
-        for name, scale in zip(self._names, self.scales, strict=True):
+        for name, scale in zip(self.names, self.scales, strict=True):
             assert isinstance(scale, ObservationScale)
             scale.take_in(observations[name])
 

@@ -8,6 +8,7 @@ left over in another way; so those are often the multiples of some number.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 import torch
@@ -19,8 +20,8 @@ from htsrl.spaces import Interface, ObservationLeaf
 
 ROUNDED_UP_TO = (1, 2, 4, 8, 16, 32, 64)
 MOST_SIZES = 24
-ENOUGH = 1 / 4
-"""If so many of the sizes that are tried agree, there is little padding, and no need to look on."""
+LITTLE_PADDING = 1.5
+"""If batches have so many times the rows that are asked for, on average, there is no need to look on."""
 
 Outputs = Callable[[Mapping[str, Tensor]], Tensor]
 """A policy's raw outputs, a row each: what its distributions and values are made from."""
@@ -53,13 +54,14 @@ def _example(leaf: ObservationLeaf, num_rows: int, generator: torch.Generator) -
 def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> ReferenceShape:
     """The sizes to use for batches of up to as many rows as there are examples."""
     num_envs = len(next(iter(examples.values())))
-    best: tuple[int, ...] = ()
+    found: list[tuple[int, ...]] = []
     for most in sorted({-(-num_envs // step) * step for step in ROUNDED_UP_TO}):
-        best = max(best, _sizes_that_agree(outputs, examples, most), key=len)  # a tie goes to the smaller batches
-        if len(best) >= ENOUGH * len(_sizes_to_try(most)):
-            break
-    if best:
-        return ReferenceShape(best)
+        if sizes := _sizes_that_agree(outputs, examples, most):
+            found.append(sizes)
+            if _padding(sizes, num_envs) <= LITTLE_PADDING:
+                break
+    if found:
+        return ReferenceShape(min(found, key=lambda sizes: _padding(sizes, num_envs)))
     if _rows_agree_in_place(outputs, examples, num_envs):
         return ReferenceShape((num_envs,), pinned=True)
     raise ConfigError(
@@ -79,7 +81,10 @@ def _sizes_that_agree(outputs: Outputs, examples: Mapping[str, Tensor], most: in
     none, where it may have others even there."""
     num_examples, in_order = len(next(iter(examples.values()))), torch.arange(most)
     orders = [in_order, in_order.roll(1), in_order.flip(0), torch.randperm(most, generator=_generator())]
-    reference = _run(outputs, examples, in_order % num_examples)
+    try:
+        reference = _run(outputs, examples, in_order % num_examples)
+    except ValueError:  # batch normalisation refuses to learn from a single row
+        return ()
 
     def agree(size: int) -> bool:
         try:
@@ -87,10 +92,16 @@ def _sizes_that_agree(outputs: Outputs, examples: Mapping[str, Tensor], most: in
                 torch.equal(_run(outputs, examples, order[:size] % num_examples), reference[order[:size]])
                 for order in orders
             )
-        except ValueError:  # batch normalisation refuses to learn from a single row
+        except ValueError:
             return False
 
-    return tuple(size for size in _sizes_to_try(most) if agree(size)) if agree(most) else ()
+    return (*(size for size in _sizes_to_try(most) if size < most and agree(size)), most) if agree(most) else ()
+
+
+def _padding(sizes: tuple[int, ...], num_envs: int) -> float:
+    """Rows that are computed for one that is asked for, if any number of environments may be ready."""
+    asked_for = range(1, num_envs + 1)
+    return sum(sizes[bisect_left(sizes, count)] for count in asked_for) / sum(asked_for)
 
 
 def _rows_agree_in_place(outputs: Outputs, examples: Mapping[str, Tensor], num_rows: int) -> bool:

@@ -1,7 +1,7 @@
 """What the learner adds to complete rollouts before it learns from them, by the version that acted there.
 
-Nobody else writes to those places until the next version is published. A row of all columns is a batch in which the
-reference shape gives each of them the bits that an actor would have given it. Done twice, it is the same.
+Nobody else writes to those places until the next version is published. Rows are laid out as an actor lays them out,
+so they have the bits that it would have given them, however often it is done.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.parameters import ParameterRing
+from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
+from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
 from htsrl.schedules.schedule import Schedule
 
@@ -19,11 +22,12 @@ from htsrl.schedules.schedule import Schedule
 class Completion:
     """Completes the rollouts of a run whose schedule says which version acted when."""
 
-    def __init__(self, shared: Shared, schedule: Schedule, parameters: ParameterRing) -> None:
+    def __init__(self, shared: Shared, schedule: Schedule, parameters: ParameterRing, shape: ReferenceShape) -> None:
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._schedule = schedule
         self._parameters = parameters
+        self._shape = shape
         self._device = parameters.slots.device
 
     @torch.inference_mode()
@@ -34,8 +38,13 @@ class Completion:
         goes_on = ~(storages["terminated"][storage, last] | storages["truncated"][storage, last])
         if storages.spec.is_team:
             goes_on &= storages["active"][storage, last]
-        _, values, _ = self._policy_of(rollout).respond(self._inputs(storage, last + 1))
-        storages["bootstrap_values"][storage, last, goes_on] = values.numpy(force=True)[goes_on]
+        columns: Words = np.flatnonzero(goes_on)
+        if not len(columns):
+            return
+        batch, places = self._shape.lay_out(columns, columns)
+        _, values, _ = self._policy_of(rollout).respond(self._inputs(storage, last + 1, batch))
+        storages["bootstrap_values"][storage, last, columns] = values.numpy(force=True)[places]
+        reach("inside a completion")
 
     @torch.inference_mode()
     def add_activations(self) -> None:
@@ -45,20 +54,22 @@ class Completion:
             return
         for rollout in range(self._exchange.published_version, int(completed.max())):
             policy, storage = self._policy_of(rollout), storages.of_rollout(rollout)
-            complete = np.repeat(completed > rollout, storages.spec.num_agents)
+            # Of the others, rows may be half written.
+            columns: Words = np.flatnonzero(np.repeat(completed > rollout, storages.spec.num_agents))
+            batch, places = self._shape.lay_out(columns, columns)
             for row in range(storages.spec.num_steps):
-                inputs, noise = self._inputs(storage, row), self._tensor("noise", storage, row)
+                inputs, noise = self._inputs(storage, row, batch), self._tensor("noise", storage, row, batch)
                 decision = policy.decide(inputs, noise, keep_activations=True)
                 for name, activation in decision.activations.items():
-                    storages[name][storage, row, complete] = activation.numpy(force=True)[complete]
+                    storages[name][storage, row, columns] = activation.numpy(force=True)[places]
 
     def _policy_of(self, rollout: int) -> Policy:
         policy = self._parameters.module(self._schedule.acting_version(rollout))
         assert isinstance(policy, Policy)
         return policy
 
-    def _inputs(self, storage: int, row: int) -> dict[str, Tensor]:
-        return {name: self._tensor(name, storage, row) for name in self._storages.inputs}
+    def _inputs(self, storage: int, row: int, columns: Words) -> dict[str, Tensor]:
+        return {name: self._tensor(name, storage, row, columns) for name in self._storages.inputs}
 
-    def _tensor(self, name: str, storage: int, row: int) -> Tensor:
-        return torch.from_numpy(self._storages[name][storage, row]).to(self._device)
+    def _tensor(self, name: str, storage: int, row: int, columns: Words) -> Tensor:
+        return torch.from_numpy(self._storages[name][storage, row].take(columns, axis=0)).to(self._device)

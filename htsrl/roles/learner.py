@@ -27,7 +27,6 @@ from htsrl.roles.feed import Fields, feed_of, lag_metrics
 from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Notify
 from htsrl.schedules.replay import Feeding
-from htsrl.schedules.schedule import LooseSchedule
 
 
 class Learner:
@@ -40,6 +39,7 @@ class Learner:
         parameters: ParameterRing,
         slots: LearnerSlots,
         gradient: Gradient,
+        completion: Completion | None,
         notify_executors: Notify,
         report: Callable[[UpdateReport], None],
         at_barrier: Callable[[int], None],
@@ -55,10 +55,9 @@ class Learner:
         self._report = report
         self._at_barrier = at_barrier
         self._verify_storages = verify_storages
-        schedule = shared.schedule
-        self.completion = None if isinstance(schedule, LooseSchedule) else Completion(shared, schedule, parameters)
-        if self.completion and shared.exchange.published_version == shared.exchange.restored_version:
-            self.completion.add_activations()
+        self.completion = completion
+        if completion and shared.exchange.published_version == shared.exchange.restored_version:
+            completion.add_activations()
         self._drafts = Drafts(parameters, experiment.algorithm, gradient)
         self.update = version = shared.exchange.published_version
         self._num_updates = min(experiment.num_intervals, self._feed.most_updates)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from helpers import Outcome, assert_same_run, run
 from small_experiments import oracle, small_experiment
 
-from htsrl import Config, Placement, resume, survey, train
+from htsrl import Config, Experiment, Network, Placement, resume, survey, train
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import first_difference
 from htsrl.roles.completion import Completion
@@ -17,14 +19,15 @@ NAME = "pixels_a2c"
 LAST_BARRIERS = 3
 
 
-def interrupted(run_dir: Path) -> None:
-    """A run that ends before its last barriers."""
-    experiment = small_experiment(NAME)
-    placement = Placement("inline", tensorboard=False, progress="off", run_dir=run_dir, checkpoint_every_updates=1)
+class Enough(Exception):
+    """Ends a run before its last barriers."""
 
-    class Enough(Exception):
-        pass
 
+def quiet(run_dir: Path, **settings: Any) -> Placement:
+    return Placement(**{"backend": "inline", "tensorboard": False, "progress": "off", "run_dir": run_dir, **settings})
+
+
+def interrupted(experiment: Experiment, run_dir: Path) -> None:
     def stop_early(self: Completion, rollout: int) -> None:
         if rollout == experiment.num_intervals - LAST_BARRIERS:
             raise Enough
@@ -34,7 +37,12 @@ def interrupted(run_dir: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Completion, "add_last_values", stop_early)
         with pytest.raises(Enough):
-            train(Config(experiment, placement))
+            train(Config(experiment, quiet(run_dir, num_executors=2)))
+
+
+def with_envs(num_envs: int, schedule: Literal["hts", "sync"] = "hts") -> Experiment:
+    """Of some numbers of environments, no batch has the size."""
+    return replace(small_experiment(NAME, schedule), num_envs=num_envs, total_steps=num_envs * 5 * 8)
 
 
 def test_a_run_that_computes_everything_twice_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,22 +51,57 @@ def test_a_run_that_computes_everything_twice_has_the_same_bits(monkeypatch: pyt
     assert_same_run(run(small_experiment(NAME), num_executors=1, num_actors=0), kept)
 
 
+@pytest.mark.parametrize("num_envs", [3, 7])
+def test_processes_agree_whatever_the_number_of_environments(num_envs: int) -> None:
+    experiment = with_envs(num_envs)
+    inline = run(experiment, num_executors=1, num_actors=0)
+    assert_same_run(run(experiment, backend="processes", num_executors=num_envs, num_actors=1), inline)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_shards_are_taken_from_what_was_kept_by_whoever_takes_them(memory: Literal["none", "gru"]) -> None:
+    network = Network(memory=memory, memory_size=8)
+    experiment = replace(small_experiment(NAME), gradient_shards=3, network=network, total_steps=8 * 5 * 5)
+    inline = run(experiment, num_executors=1, num_actors=0)
+    assert_same_run(run(experiment, backend="processes", num_executors=2, learner_workers=3), inline)
+
+
 def test_a_checkpoint_leaves_out_what_follows_from_the_rest(tmp_path: Path) -> None:
-    interrupted(tmp_path / "run")
+    interrupted(small_experiment(NAME), tmp_path / "run")
     found = newest_valid(tmp_path / "run" / "checkpoints", lambda line: None)
     assert found is not None
     assert any(name.endswith("/obs") for name in found[1].arrays)
     assert not any("activations" in name for name in found[1].arrays)
 
 
-def test_a_resumed_run_has_the_activations_that_its_checkpoint_lacks(tmp_path: Path) -> None:
-    interrupted(tmp_path / "run")
+@pytest.mark.parametrize("schedule", ["hts", "sync"])
+@pytest.mark.parametrize("num_envs", [3, 8])
+def test_a_resumed_run_has_the_activations_that_its_checkpoint_lacks(
+    tmp_path: Path, num_envs: int, schedule: Literal["hts", "sync"]
+) -> None:
+    experiment = with_envs(num_envs, schedule)
+    interrupted(experiment, tmp_path / "run")
     resume(tmp_path / "run")
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NAME))
+    assert_same_run(Outcome.read(tmp_path / "run"), run(experiment))
+
+
+def test_a_run_may_be_resumed_where_some_environments_are_ahead(tmp_path: Path) -> None:
+    """Under hts environments may be up to two rollouts beyond the version; here the learner did not take even one."""
+    experiment = with_envs(3)
+
+    def never(self: Completion, rollout: int) -> None:
+        raise Enough
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Completion, "add_last_values", never)
+        with pytest.raises(Enough):
+            train(Config(experiment, quiet(tmp_path / "run", num_executors=3, num_actors=1)))
+    resume(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), run(experiment))
 
 
 def test_without_them_a_resumed_run_would_go_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted(tmp_path / "run")
+    interrupted(small_experiment(NAME), tmp_path / "run")
     monkeypatch.setattr(Completion, "add_activations", lambda self: None)
     resume(tmp_path / "run")
     assert first_difference(Outcome.read(tmp_path / "run").links, oracle(NAME).links) is not None

@@ -88,6 +88,14 @@ def test_batches_have_one_size_where_no_other_agrees() -> None:
     assert probed(FakePolicy(lambda values: torch.full_like(values, float(len(values))))) == ReferenceShape((NUM_ENVS,))
 
 
+def test_large_batches_are_not_taken_for_the_sake_of_sizes_that_nobody_needs() -> None:
+    def agree_among_small_and_among_large(values: Tensor) -> Tensor:
+        size = len(values)
+        return torch.full_like(values, float(size % 8 > 0) * size + float(size > 16))
+
+    assert probed(FakePolicy(agree_among_small_and_among_large), num_envs=16) == ReferenceShape((8, 16))
+
+
 @pytest.mark.parametrize("num_envs", [25, 64, 100, 1000])
 def test_only_sizes_that_were_tried_are_used_where_there_are_many(num_envs: int) -> None:
     tried: set[int] = set()

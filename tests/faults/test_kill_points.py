@@ -32,6 +32,7 @@ EXECUTOR = (
 )
 ACTOR = ("inside an answer", "before an answer", "after an answer")
 LEARNER = (
+    "inside a completion",
     "optimizer step",
     "before a commit",
     "before a publish",

@@ -7,11 +7,13 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 QUESTION = "from htsrl.numerics import computes_like_a_new_process; print(computes_like_a_new_process())"
 USES_TORCH = "import torch; torch.ones(64, 64) @ torch.ones(64, 64); "
 
 
+@pytest.mark.skipif("mkl" not in torch.__config__.show().lower(), reason="the mode is one of Intel's library")
 @pytest.mark.parametrize(
     ("first", "answer"), [("", "True"), ("import htsrl; " + USES_TORCH, "True"), (USES_TORCH, "False")]
 )

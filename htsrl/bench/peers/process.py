@@ -31,7 +31,7 @@ def run_htsrl(work: str, window: Window) -> float:
             settle(run)
             begun = len(run.updates())
             return _watch(run.process, lambda: [Reading(u.steps, u.seconds) for u in run.updates()[begun:]], window)
-        except PeerFailed as failure:
+        except (PeerFailed, HtsrlError) as failure:
             raise HtsrlError(f"htsrl itself did not train {work}: {failure}") from None
 
 
