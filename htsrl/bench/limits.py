@@ -185,7 +185,8 @@ def _rooflines(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
             f"Milliseconds of one core for a step. The roofline is {document['cores']} cores over their sum: every "
             "core busy with nothing else. Inference is counted in the largest batch that the work allows, all "
             "environments at once, which is the cheapest; learning is forward, backward and the optimizer's step "
-            "for every epoch, without what prepares a batch.",
+            "for every epoch, without what prepares a batch. (A2C on images does without the forward pass under hts "
+            "and sync, so its own limit is higher.)",
             *notes,
         ],
     )
