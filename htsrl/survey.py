@@ -146,9 +146,10 @@ def _reference_shape(
 
     from htsrl.dataflow.parameters import ParameterRing
     from htsrl.policies.policy import Policy
-    from htsrl.policies.reference_probe import example_inputs, example_states, find_reference_shape
+    from htsrl.policies.reference_probe import FEWEST_ROWS, example_inputs, example_states, find_reference_shape
 
-    memory, num_rows, keeps = SharedArrays(specs), trajectory.num_columns, bool(trajectory.activation_names)
+    memory, keeps = SharedArrays(specs), bool(trajectory.activation_names)
+    num_rows = max(trajectory.num_columns, FEWEST_ROWS)
     ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
     ring.initialise(policy)
     probed = ring.module(version=0)
@@ -164,6 +165,8 @@ def _reference_shape(
     )
     on_device = {name: example.to(device) for name, example in examples.items()}
     try:
-        return find_reference_shape(lambda inputs: probed.probe(inputs, inputs["noise"], keeps), on_device)
+        return find_reference_shape(
+            lambda inputs: probed.probe(inputs, inputs["noise"], keeps), on_device, trajectory.num_columns
+        )
     finally:
         memory.close_fd()

@@ -45,8 +45,8 @@ def importance(batch: Batch, current: Current) -> Tensor:
 def vtrace_of(batch: Batch, current: Current, settings: A2C, unroll_steps: int) -> tuple[Tensor, Tensor]:
     """V-trace's advantages and returns of these rows.
 
-    What is bootstrapped from at the end of a rollout, and where a time limit cut an episode, is the value by the version
-    that acted: what was seen there is not part of the batch.
+    What is bootstrapped from at the end of a rollout, and where a time limit cut an episode, is the value of the
+    version that acted: what was seen there is not part of the batch.
     """
     steps = batch.steps
     values, log_ratios = flat_steps(steps.values_TB).clone(), torch.zeros_like(flat_steps(steps.values_TB))

@@ -8,7 +8,6 @@ left over in another way; so those are often the multiples of some number.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 import torch
@@ -18,10 +17,11 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.errors import ConfigError
 from htsrl.spaces import Interface, ObservationLeaf
 
-ROUNDED_UP_TO = (1, 2, 4, 8, 16, 32, 64)
+STEPS = (1, 2, 4, 8, 16, 32, 64)
 MOST_SIZES = 24
-LITTLE_PADDING = 1.5
-"""If batches have so many times the rows that are asked for, on average, there is no need to look on."""
+FEWEST_ROWS = 128
+"""That a size is tried with, in as many batches as it takes: few rows may agree by luck."""
+FEWEST_ORDERS = 4
 
 Outputs = Callable[[Mapping[str, Tensor]], Tensor]
 """A policy's raw outputs, a row each: what its distributions and values are made from."""
@@ -51,17 +51,12 @@ def _example(leaf: ObservationLeaf, num_rows: int, generator: torch.Generator) -
 
 
 @torch.inference_mode()
-def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> ReferenceShape:
-    """The sizes to use for batches of up to as many rows as there are examples."""
-    num_envs = len(next(iter(examples.values())))
-    found: list[tuple[int, ...]] = []
-    for most in sorted({-(-num_envs // step) * step for step in ROUNDED_UP_TO}):
-        if sizes := _sizes_that_agree(outputs, examples, most):
-            found.append(sizes)
-            if _padding(sizes, num_envs) <= LITTLE_PADDING:
-                break
-    if found:
-        return ReferenceShape(min(found, key=lambda sizes: _padding(sizes, num_envs)))
+def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor], num_envs: int) -> ReferenceShape:
+    """The sizes to use for batches of up to `num_envs` rows, after a try with the examples."""
+    for step in STEPS:
+        sizes = _multiples(step, num_envs)
+        if _rows_agree(outputs, examples, sizes):
+            return ReferenceShape(sizes)
     if _rows_agree_in_place(outputs, examples, num_envs):
         return ReferenceShape((num_envs,), pinned=True)
     raise ConfigError(
@@ -70,38 +65,27 @@ def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor]) -> Re
     )
 
 
-def _sizes_to_try(most: int) -> tuple[int, ...]:
-    """All, if they are few; else powers of two and multiples of one, which is what kernels care for."""
-    stride = 1 << max(0, -(-most // MOST_SIZES) - 1).bit_length()
-    return tuple(sorted({1 << i for i in range(stride.bit_length())} | {*range(stride, most, stride), most}))
+def _multiples(step: int, num_envs: int) -> tuple[int, ...]:
+    """Of `step`, up to all environments, in even strides that leave few enough sizes to try each."""
+    num_steps = -(-num_envs // step)
+    stride = -(-num_steps // MOST_SIZES)
+    return tuple(step * count for count in (*range(stride, num_steps, stride), num_steps))
 
 
-def _sizes_that_agree(outputs: Outputs, examples: Mapping[str, Tensor], most: int) -> tuple[int, ...]:
-    """The sizes in which every row has the bits that it has in a batch of `most`, wherever it stands and beside whom;
-    none, where it may have others even there."""
-    num_examples, in_order = len(next(iter(examples.values()))), torch.arange(most)
-    orders = [in_order, in_order.roll(1), in_order.flip(0), torch.randperm(most, generator=_generator())]
+def _rows_agree(outputs: Outputs, examples: Mapping[str, Tensor], sizes: tuple[int, ...]) -> bool:
+    """Whether every row has the same bits in a batch of any of these sizes, wherever it stands and beside whom."""
+    num_examples, most, generator = _num_rows(examples), sizes[-1], _generator()
     try:
-        reference = _run(outputs, examples, in_order % num_examples)
+        in_order = torch.arange(-(-num_examples // most) * most) % num_examples
+        reference = torch.cat([_run(outputs, examples, rows) for rows in in_order.view(-1, most)])[:num_examples]
+        for size in sizes:
+            for _ in range(max(FEWEST_ORDERS, FEWEST_ROWS // size)):
+                rows = torch.randperm(max(num_examples, size), generator=generator)[:size] % num_examples
+                if not torch.equal(_run(outputs, examples, rows), reference[rows]):
+                    return False
     except ValueError:  # batch normalisation refuses to learn from a single row
-        return ()
-
-    def agree(size: int) -> bool:
-        try:
-            return all(
-                torch.equal(_run(outputs, examples, order[:size] % num_examples), reference[order[:size]])
-                for order in orders
-            )
-        except ValueError:
-            return False
-
-    return (*(size for size in _sizes_to_try(most) if size < most and agree(size)), most) if agree(most) else ()
-
-
-def _padding(sizes: tuple[int, ...], num_envs: int) -> float:
-    """Rows that are computed for one that is asked for, if any number of environments may be ready."""
-    asked_for = range(1, num_envs + 1)
-    return sum(sizes[bisect_left(sizes, count)] for count in asked_for) / sum(asked_for)
+        return False
+    return True
 
 
 def _rows_agree_in_place(outputs: Outputs, examples: Mapping[str, Tensor], num_rows: int) -> bool:
@@ -117,6 +101,10 @@ def _rows_agree_in_place(outputs: Outputs, examples: Mapping[str, Tensor], num_r
 
 def _run(outputs: Outputs, examples: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     return outputs({name: example[rows.to(example.device)] for name, example in examples.items()}).cpu()
+
+
+def _num_rows(examples: Mapping[str, Tensor]) -> int:
+    return len(next(iter(examples.values())))
 
 
 def _generator() -> torch.Generator:

@@ -80,7 +80,9 @@ class Learner:
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
         self._at_barrier(self.update)
         metrics = self._learn_or_explain(fields) | lag_metrics(self.update, fields)
-        assert self._witness() == witness, f"somebody wrote to {self._feed.source(self.update)} while it was read"
+        assert self._witness() == witness, (
+            f"somebody wrote to {self._feed.source(self.update)} while the learner read it"
+        )
         self._publish(metrics, batch_hash, self._feed.feeding(self.update, fields))
         return True
 

@@ -114,8 +114,8 @@ def test_an_agent_whose_time_is_up_before_the_others_is_valued_at_its_own_last_o
     values: list[torch.Tensor] = []
     decide = Policy.decide
 
-    def remember(self: Policy, observations: Any, noise: torch.Tensor) -> Any:
-        decision = decide(self, observations, noise)
+    def remember(self: Policy, observations: Any, *noise_and_more: Any) -> Any:
+        decision = decide(self, observations, *noise_and_more)
         agents, steps = (observations["obs"][:, :2] * 16).T
         values.extend(decision.values[(agents == 1) & (steps == 7)].unbind())
         return decision

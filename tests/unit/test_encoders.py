@@ -64,12 +64,10 @@ def test_the_nature_cnn_has_the_published_layers() -> None:
         "dense.0.weight": (512, 7 * 7 * 64),
         "dense.0.bias": (512,),
     }
-    seen: list[tuple[int, ...]] = []
-    for layer in cnn.convolutions:
-        if isinstance(layer, nn.Conv2d):
-            layer.register_forward_hook(lambda module, inputs, output: seen.append(tuple(output.shape)))
-    assert cnn(random_images(2, 4, 84, 84)).shape == (2, 512)
-    assert seen == [(2, 32, 20, 20), (2, 64, 9, 9), (2, 64, 7, 7)]
+    assert isinstance(cnn, NatureCnn)
+    shown = random_images(2, 4, 84, 84)
+    assert cnn(shown).shape == (2, 512)
+    assert [tuple(x.shape) for x in cnn.activations(shown)] == [(2, 20, 20, 32), (2, 9, 9, 64), (2, 7, 7, 64), (2, 512)]
     assert [m.stride for m in cnn.convolutions if isinstance(m, nn.Conv2d)] == [(4, 4), (2, 2), (1, 1)]
 
 
@@ -110,7 +108,7 @@ def test_channels_first_and_channels_last_images_give_equal_features(height: int
 def test_images_reach_the_convolutions_in_channels_last_order(kind: type[Cnn]) -> None:
     cnn = cnn_for(images(4, 84, 84), kind)
     seen: list[Tensor] = []
-    cnn.convolutions.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    cnn.images.register_forward_hook(lambda module, inputs, output: seen.append(output))
     cnn(random_images(2, 4, 84, 84))
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
