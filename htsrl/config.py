@@ -217,6 +217,10 @@ class Experiment:
         return -(-self.total_steps // self.batch_steps)
 
 
+MOST_ENVS_ON_THREADS = 256
+"""Of one run: each has a thread and a file descriptor, and all share one interpreter's lock."""
+
+
 @dataclass(frozen=True)
 class Placement:
     """All that must not change the result of a run: who works where, and what is shown of it."""
@@ -225,9 +229,15 @@ class Placement:
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
     num_executors: int | None = None
     """Processes that step environments. None: one per core, less one where the learner works at the same time and a
-    step takes less than the networks do: a millisecond with images, 40 microseconds without."""
+    step takes less than the networks do: a millisecond with images, 40 microseconds without; one where they step on
+    threads."""
+    executor_threads: bool | None = None
+    """Step every environment of an executor on a thread of its own: for environments whose steps wait, for a server,
+    another process or a clock, and let other threads run meanwhile. None: where a look at one shows that they do,
+    unless num_executors is given."""
     num_actors: int | None = None
-    """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, else 1."""
+    """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, unless
+    executors step on threads; else 1."""
     learner_workers: int | None = None
     """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
     networks do not run on the CPU, or everything in one process."""
@@ -258,8 +268,8 @@ class Placement:
     verify_storages: bool = False
     """For tests: poison every storage before it is written and check that nobody writes to one being read."""
 
-    def resolved_executors(self, num_envs: int, leave_a_core: bool = False) -> int:
-        cores = max(available_cores() - leave_a_core, 1)
+    def resolved_executors(self, num_envs: int, leave_a_core: bool = False, on_threads: bool = False) -> int:
+        cores = 1 if on_threads else max(available_cores() - leave_a_core, 1)
         return min(num_envs, cores) if self.num_executors is None else self.num_executors
 
     def resolved_learner_workers(self, gradient_shards: int) -> int:
@@ -267,9 +277,9 @@ class Placement:
             return 1
         return min(gradient_shards, available_cores()) if self.learner_workers is None else self.learner_workers
 
-    def resolved_actors(self) -> int:
+    def resolved_actors(self, on_threads: bool = False) -> int:
         if self.num_actors is None:
-            return 0 if self.device.startswith("cpu") else 1
+            return 0 if self.device.startswith("cpu") and not on_threads else 1
         return self.num_actors
 
 

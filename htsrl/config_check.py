@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.config import A2C, LONGEST_BACKPROPAGATION, PPO, Algorithm, Config, Experiment, Network, Placement
+from htsrl.config import (
+    A2C,
+    LONGEST_BACKPROPAGATION,
+    MOST_ENVS_ON_THREADS,
+    PPO,
+    Algorithm,
+    Config,
+    Experiment,
+    Network,
+    Placement,
+)
 from htsrl.config_file import network_name
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
@@ -234,6 +244,13 @@ def _check_network(experiment: Experiment) -> None:
 def _check_crew(placement: Placement, num_envs: int) -> None:
     if placement.measure_costs and placement.backend == "inline":
         raise ConfigError("measure_costs=True splits costs by worker, and placement inline has none; use processes")
+    if placement.executor_threads and placement.backend == "inline":
+        raise ConfigError("executor_threads=True is for executors in processes, and inline has none; use processes")
+    if placement.executor_threads and num_envs > MOST_ENVS_ON_THREADS:
+        raise ConfigError(
+            f"num_envs={num_envs} on threads of one process would wait for each other; use {MOST_ENVS_ON_THREADS} or "
+            "fewer, or executor_threads=False"
+        )
     if num_envs > MOST_ENVS:
         raise ConfigError(f"num_envs={num_envs} is more than one run can have; use {MOST_ENVS} or fewer")
     for name, count in (("num_executors", placement.num_executors), ("num_actors", placement.num_actors)):

@@ -6,11 +6,11 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 
-from htsrl.config import A2C, Config
+from htsrl.config import A2C, MOST_ENVS_ON_THREADS, Config
 from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -18,7 +18,7 @@ from htsrl.dataflow.trajectory import MEMORY, NO_ACTIVATIONS, NUM_STORAGES, Traj
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
-from htsrl.envs.pace import is_slow
+from htsrl.envs.pace import lets_others_run, pace_of
 from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
@@ -41,7 +41,7 @@ def draw_blueprint(config: Config) -> Blueprint:
 
     _check_device(config.placement.device)
     experiment, placement = config.experiment, config.placement
-    interface, team_size, leave_a_core = _look_at_env(config)
+    interface, team_size, leave_a_core, on_threads = _look_at_env(config)
     num_columns = experiment.num_envs * (team_size or 1)
     check_shards(experiment, num_columns)
     policy = policy_for(experiment, interface, num_columns)
@@ -59,9 +59,9 @@ def draw_blueprint(config: Config) -> Blueprint:
     )
     num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
-    num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core)
+    num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core, on_threads)
     executor_envs = share_out(experiment.num_envs, num_executors)
-    num_actors, shards = placement.resolved_actors(), experiment.gradient_shards
+    num_actors, shards = placement.resolved_actors(on_threads), experiment.gradient_shards
     return Blueprint(
         config=config,
         interface=interface,
@@ -71,23 +71,45 @@ def draw_blueprint(config: Config) -> Blueprint:
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
         learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
+        on_threads=on_threads,
     )
 
 
-def _look_at_env(config: Config) -> tuple[Interface, int | None, bool]:
-    """The interface of one agent, the size of the team, if any, and whether executors leave the learner a core; after a
-    look at whether the contract is kept."""
-    experiment = config.experiment
-    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+class Look(NamedTuple):
+    """What one environment shows."""
+
+    interface: Interface
+    """Of one agent."""
+    team_size: int | None
+    leave_a_core: bool
+    """Whether executors leave the learner one."""
+    on_threads: bool
+    """Whether executors step their environments on threads."""
+
+
+def _look_at_env(config: Config) -> Look:
+    """After a look at whether the contract is kept."""
+    experiment, placement = config.experiment, config.placement
+    is_free = placement.backend == "processes" and placement.num_executors is None
+
+    def make() -> gymnasium.Env[Any, Any]:
+        return make_env(experiment.env, experiment.env_args, experiment.imports)
+
+    env = make()
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
         interface, team_size = interface_of(env, experiment.network), team_size_of(env)
         sees_images = any(leaf.is_image for leaf in interface.observations.values())
-        matters = experiment.learns_meanwhile and config.placement.num_executors is None
-        return interface, team_size, matters and not is_slow(env, "images" if sees_images else "vectors")
+        pace = pace_of(env) if is_free else None
     finally:
         env.close()
+    is_slow = pace is not None and pace.is_slow("images" if sees_images else "vectors")
+    on_threads = placement.executor_threads
+    if on_threads is None:
+        may_be = experiment.num_envs <= MOST_ENVS_ON_THREADS and pace is not None and pace.waits
+        on_threads = may_be and lets_others_run(make)
+    return Look(interface, team_size, experiment.learns_meanwhile and is_free and not is_slow, on_threads)
 
 
 def _check_that_it_repeats(policy: Policy, again: Policy) -> None:

@@ -28,7 +28,8 @@ class Point:
 
     schedule: Literal["hts", "lockstep", "async"] = "hts"
     num_envs: int = 16
-    """Each with an executor of its own."""
+    on_threads: bool = True
+    """Each steps on a thread of its own, as environments that wait do by default; otherwise in a process of its own."""
     sync_interval: int = 20
     cv: float = 1.0
     """Standard deviation of the step time over its mean: 1 is the exponential law."""
@@ -42,6 +43,7 @@ class Point:
     def name(self) -> str:
         words = [self.schedule, f"n {self.num_envs}", f"alpha {self.sync_interval}", f"cv {self.cv:g}"]
         words += [f"{self.num_actors} actors"] if self.num_actors > 1 else []
+        words += ["a process each"] if not self.on_threads else []
         return ", ".join([*words, *([f"PPO with {self.epochs} epochs"] if self.epochs else [])])
 
     def bound(self, mean_seconds: float) -> float:
@@ -72,7 +74,8 @@ class Point:
             total_steps=(UNMEASURED_INTERVALS + intervals) * batch_steps,
         )
         placement = Placement(
-            num_executors=self.num_envs,
+            num_executors=1 if self.on_threads else self.num_envs,
+            executor_threads=self.on_threads,
             num_actors=self.num_actors,
             log_every_steps=1 if self.epochs else 2048,
             tensorboard=False,

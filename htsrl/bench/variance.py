@@ -62,6 +62,14 @@ FIGURES = (
         has_lockstep=True,
     ),
     Figure(
+        "processes",
+        "Steps per second against environments, a process for each",
+        "num_envs",
+        "environments",
+        tuple(Point(num_envs=n, sync_interval=128, on_threads=False) for n in (4, 8, 16, 32, 64)),
+        has_lockstep=False,
+    ),
+    Figure(
         "alpha",
         "Steps per second against alpha",
         "sync_interval",
@@ -294,7 +302,8 @@ def _note(bench: VarianceBench, figure: Figure) -> str:
     }
     rest = ", ".join(text for name, text in settings.items() if name != figure.setting)
     return (
-        f"{figure.title}: {rest}, an executor for each environment, steps that sleep {bench.mean_seconds * 1000:g} ms "
+        f"{figure.title}: {rest}, {'a thread' if same.on_threads else 'an executor process'} for each environment, "
+        f"steps that sleep {bench.mean_seconds * 1000:g} ms "
         f"on average, A2C. Median (lowest to highest) of {bench.repetitions} seeds. The soft limit is that of htsrl's "
         "own barrier, by simulation; it lies above Claim 1's."
         + (" Per environment is relative to the first row." if figure.setting == "num_envs" else "")
@@ -319,8 +328,9 @@ def _headline_table(headline: Headline, mean_seconds: float) -> Table:
         ],
         [
             f"The paper's headline: {headline.point.num_envs} environments, alpha {headline.point.sync_interval}, "
-            f"steps that sleep Exp({mean_seconds * 1000:g} ms), and learning as long as rolling out, against a barrier "
-            f"at every step with the learner in turn. Learning is PPO with {headline.point.epochs} epochs, a number "
+            f"steps that sleep Exp({mean_seconds * 1000:g} ms) on a thread each, and learning as long as rolling out, "
+            "against a barrier at every step with the learner in turn. Learning is PPO with "
+            f"{headline.point.epochs} epochs, a number "
             "that a short run beforehand found to take as long as Claim 1 says that an interval takes; the seconds of "
             "learning are those of an update in the runs with a barrier at every step, whose learner has the machine "
             "for itself. Median (lowest to highest); ratios of "

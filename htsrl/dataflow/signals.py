@@ -14,17 +14,22 @@ LONGEST_POLL_MILLISECONDS = 2**31 - 1
 
 
 class Doorbell:
-    """Rung by anyone, waited for by one process: an eventfd, as a number that processes inherit."""
+    """Rung by anyone, waited for by one process or thread: an eventfd, as a number that processes inherit."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
-    def create(cls) -> Doorbell:
-        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+    def create(cls, for_thread: bool = False) -> Doorbell:
+        """To be waited for with a `Waiter`, or `for_thread` with `wait`."""
+        return cls(os.eventfd(0, os.EFD_CLOEXEC | (0 if for_thread else os.EFD_NONBLOCK)))
 
     def ring(self) -> None:
         os.eventfd_write(self.fd, 1)
+
+    def wait(self) -> None:
+        """Of a thread whose process has another that keeps the deadline: sleep until it is rung, and clear it."""
+        os.eventfd_read(self.fd)
 
     def clear(self) -> None:
         try:

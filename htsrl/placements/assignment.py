@@ -35,11 +35,12 @@ def crew(blueprint: Blueprint) -> list[Hosted]:
 
 @dataclass(frozen=True)
 class Doorbells:
-    """Wakes other workers; never its own, which looks around after every turn anyway."""
+    """Wakes other workers; its own only for an actor whose environments get on while it sleeps, on threads: else a
+    worker looks around after every turn anyway."""
 
     own: Doorbell
     executor_of: tuple[Doorbell, ...]
-    """The doorbell behind which each environment's executor lives."""
+    """The doorbell behind which each environment's executor lives, or its thread."""
     actor_of: tuple[Doorbell, ...]
     """The doorbell behind which each environment's actor lives."""
     differentiators: tuple[Doorbell, ...]
@@ -47,11 +48,12 @@ class Doorbells:
     step_barrier: bool
     replays: bool
     """Actors wait for the version that answered before, and the learner until a version has made its last answer."""
+    on_threads: bool
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
-        elsewhere = self._actors_elsewhere
-        self._ring(elsewhere.values() if self.step_barrier else [elsewhere[env] for env in envs if env in elsewhere])
+        actors = self._asleep_actors
+        self._ring(actors.values() if self.step_barrier else [actors[env] for env in envs if env in actors])
 
     def ring_executors(self, envs: Sequence[int]) -> None:
         elsewhere = self._executors_elsewhere
@@ -63,7 +65,7 @@ class Doorbells:
         """All who may wait for a version."""
         self._ring(self._executors_elsewhere.values())
         if self.replays:
-            self._ring(self._actors_elsewhere.values())
+            self._ring(self._asleep_actors.values())
 
     def ring_differentiators(self) -> None:
         self._ring(self.differentiators)
@@ -76,8 +78,9 @@ class Doorbells:
         return self._elsewhere(self.executor_of)
 
     @cached_property
-    def _actors_elsewhere(self) -> dict[int, Doorbell]:
-        return self._elsewhere(self.actor_of)
+    def _asleep_actors(self) -> dict[int, Doorbell]:
+        """Those that may sleep while this worker has something for them."""
+        return dict(enumerate(self.actor_of)) if self.on_threads else self._elsewhere(self.actor_of)
 
     def _elsewhere(self, doorbells: Sequence[Doorbell]) -> dict[int, Doorbell]:
         """Those behind which another worker lives, by environment."""

@@ -30,7 +30,7 @@ from htsrl.envs.agents import Agents, agents_of
 from htsrl.envs.forgiving import ForgivingAgents
 from htsrl.envs.make import make_env
 from htsrl.metrics.episodes import WINDOW
-from htsrl.roles.executor import Executor
+from htsrl.roles.executor import Bells, Executor
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
 from htsrl.schedules.make import make_schedule
@@ -66,6 +66,8 @@ class Blueprint:
     """The environments that each actor serves."""
     learner_shards: tuple[Shards, ...]
     """The shards of every gradient that each learner worker takes: first the learner, then the differentiators."""
+    on_threads: bool = False
+    """Whether executors step each environment on a thread of its own."""
 
     @property
     def experiment(self) -> Experiment:
@@ -74,7 +76,7 @@ class Blueprint:
     @property
     def acts_for_itself(self) -> bool:
         """Whether executor i and actor i share a process and their environments."""
-        return self.config.placement.resolved_actors() == 0
+        return self.config.placement.resolved_actors(self.on_threads) == 0
 
     def memory_specs(self) -> list[ArraySpec]:
         num_workers = len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
@@ -93,23 +95,13 @@ class Blueprint:
     def shared(self, memory: SharedArrays) -> Shared:
         return Shared.over(memory, self.trajectory, make_schedule(self.experiment))
 
-    def build_executor(
-        self, index: int, shared: Shared, actors: NotifyFor, learner: Notify, make_env: MakeEnv | None = None
-    ) -> Executor:
+    def build_executor(self, index: int, shared: Shared, bells: Bells) -> Executor:
+        return Executor([self.build_replica(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
+
+    def build_replica(self, env: int, shared: Shared, make_env: MakeEnv) -> Replica:
         """`make_env` is for those who have environments at hand, or watch over them."""
-        experiment, poisons = self.experiment, self.config.placement.verify_storages
-        replicas = [
-            Replica(
-                env,
-                self._make_agents(make_env or self.make_env),
-                shared,
-                experiment.seed,
-                self._num_rollouts(env, shared.schedule),
-                poisons,
-            )
-            for env in self.executor_envs[index]
-        ]
-        return Executor(replicas, actors, learner)
+        agents, num_rollouts = self._make_agents(make_env), self._num_rollouts(env, shared.schedule)
+        return Replica(env, agents, shared, self.experiment.seed, num_rollouts, self.config.placement.verify_storages)
 
     def _num_rollouts(self, env: int, schedule: Schedule | LooseSchedule) -> int:
         if isinstance(schedule, Replay):

@@ -6,6 +6,7 @@ from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.supervisor import Listeners
+from htsrl.roles.executor import NO_BELLS
 from htsrl.roles.role import Jittery, Role, advance_all
 
 
@@ -13,10 +14,7 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners)
     """Train to the end, reporting after every update."""
     shared = blueprint.shared(memory)
     parameters = blueprint.build_parameters(memory)
-    executors = [
-        blueprint.build_executor(i, shared, actors=lambda envs: None, learner=lambda: None)
-        for i in range(len(blueprint.executor_envs))
-    ]
+    executors = [blueprint.build_executor(i, shared, NO_BELLS) for i in range(len(blueprint.executor_envs))]
     actors = [
         blueprint.build_actor(i, shared, parameters, executors=lambda envs: None)
         for i in range(len(blueprint.actor_envs))

@@ -42,10 +42,12 @@ def _import_what_computes() -> None:
 def make_ahead(blueprint: Blueprint) -> Stock:
     """As many environments as any executor has, if an idle one costs next to nothing and says so.
 
-    Of others a single one is made and closed, for what that imports and loads.
+    Of others, and of those that threads will make for themselves, a single one is made and closed, for what that
+    imports and loads.
     """
     env = blueprint.make_env()
-    if not (env.has_wrapper_attr("may_be_made_ahead") and env.get_wrapper_attr("may_be_made_ahead")):
+    may_be_made = env.has_wrapper_attr("may_be_made_ahead") and env.get_wrapper_attr("may_be_made_ahead")
+    if blueprint.on_threads or not may_be_made:
         env.close()
         return []
     most = max(len(envs) for envs in blueprint.executor_envs)

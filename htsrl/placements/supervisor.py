@@ -54,6 +54,8 @@ class Supervisor:
         self._shared: Shared = blueprint.shared(memory)
         self._hosted = crew(blueprint)
         self._doorbells = [Doorbell.create() for _ in self._hosted]
+        num_threads = blueprint.experiment.num_envs if blueprint.on_threads else 0
+        self._thread_bells = [Doorbell.create(for_thread=True) for _ in range(num_threads)]  # by environment
         # Only this process holds the writing end, so its closing tells the workers that we are gone.
         self._lifeline_fd, self._our_life_fd = os.pipe()
         self._workers: list[WorkerProcess] = []
@@ -109,12 +111,16 @@ class Supervisor:
                 self._listen_to(number)
             for worker in workers:
                 worker.close()
-            doorbells = [doorbell.fd for doorbell in self._doorbells]
+            doorbells = [doorbell.fd for doorbell in self._all_bells]
             for fd in (self._blueprint_fd, self._lifeline_fd, self._our_life_fd, *doorbells):
                 os.close(fd)
 
+    @property
+    def _all_bells(self) -> list[Doorbell]:
+        return [*self._doorbells, *self._thread_bells]
+
     def _launch(self, spare: bool = False) -> WorkerProcess:
-        doorbells = [doorbell.fd for doorbell in self._doorbells]
+        doorbells = [doorbell.fd for doorbell in self._all_bells]
         worker = WorkerProcess(Inheritance(self._blueprint_fd, self._memory.fd, self._lifeline_fd, doorbells), spare)
         for fd in worker.fds:
             self._poll.register(fd, select.POLLIN | select.POLLHUP)
@@ -171,7 +177,7 @@ class Supervisor:
             inside[env] += inside[env] % 2
         self._vigil.forget(number)
         self._set_to_work(number)
-        for doorbell in self._doorbells:  # the dead may have written a word and not rung
+        for doorbell in self._all_bells:  # the dead may have written a word and not rung
             doorbell.ring()
 
     def _drop(self, worker: WorkerProcess) -> None:
@@ -181,14 +187,17 @@ class Supervisor:
 
     def _sign_of_progress(self, number: int) -> Hashable:
         """Something that changes while a worker gets on with its work; None while it rightly waits or still starts."""
-        exchange, envs = self._shared.exchange, list(self._envs_of(number))
-        nap, inside = int(exchange.naps[number]), exchange.inside[list(self._stepped_envs(number))]
+        exchange, envs, stepped = self._shared.exchange, list(self._envs_of(number)), list(self._stepped_envs(number))
+        nap, inside = int(exchange.naps[number]), exchange.inside[stepped]
         starts = nap == self._naps_before[number] and time.monotonic() < self._start_deadlines[number]
-        waits = nap % 2 == 1 and not self._doorbells[number].is_rung
-        if waits or (starts and not (inside % 2).any()):
+        thread_bells = [self._thread_bells[env] for env in stepped] if self._blueprint.on_threads else []
+        waits = nap % 2 == 1 and not any(doorbell.is_rung for doorbell in (self._doorbells[number], *thread_bells))
+        if (waits or starts) and not (inside % 2).any():
             return None
+        # A worker whose environments step on threads takes its naps also while one of them hangs.
+        naps = 0 if thread_bells else nap
         words = exchange.requests[envs], exchange.answers[envs], inside
-        return nap, exchange.published_version, *(array.tobytes() for array in words)
+        return naps, exchange.published_version, *(array.tobytes() for array in words)
 
     def _end_a_hang(self, number: int) -> None:
         """The rest is done when its death is noticed."""
@@ -218,18 +227,21 @@ class Supervisor:
             f"{feed.source(update)}"
         )
         inside = self._inside(number)
-        if inside and worker.exit_code != -signal.SIGKILL:
-            return EnvironmentFailure(f"in environment {inside[0]}, {text}", inside[0])
-        return PeerDied(text)
+        if not inside or worker.exit_code == -signal.SIGKILL:
+            return PeerDied(text)
+        if len(inside) > 1:
+            return PeerDied(f"in one of environments {inside}, {text}")
+        return EnvironmentFailure(f"in environment {inside[0]}, {text}", inside[0])
 
     def _inside(self, number: int) -> list[int]:
-        """The environment that a worker is in the middle of, or was when it ended."""
+        """The environments that a worker is in the middle of, or was when it ended; on threads, that may be many."""
         return [env for env in self._stepped_envs(number) if self._shared.exchange.inside[env] % 2]
 
     def _stepped(self, number: int) -> int | None:
-        """The environment that a worker was in when it ended, unless that was being brought back, which takes long."""
+        """The environment that a worker was in when it ended, if that is known, and unless it was being brought back,
+        which takes long."""
         inside = [env for env in self._inside(number) if self._shared.exchange.episodes[env][1] != COMING_BACK]
-        return inside[0] if inside else None
+        return inside[0] if len(inside) == 1 else None
 
     def _stepped_envs(self, number: int) -> Envs:
         executor = self._hosted[number].executor
@@ -248,7 +260,7 @@ class Supervisor:
         for other, (hosted, doorbell) in enumerate(zip(self._hosted, self._doorbells, strict=True)):
             for env in self._envs_of(other):
                 if hosted.executor is not None:
-                    executor_of[env] = doorbell
+                    executor_of[env] = self._thread_bells[env] if self._blueprint.on_threads else doorbell
                 if hosted.actor is not None:
                     actor_of[env] = doorbell
         differentiators = [
@@ -264,4 +276,5 @@ class Supervisor:
             learner=self._doorbells[-1],
             step_barrier=has_step_barrier(self._shared.schedule),
             replays=isinstance(self._shared.schedule, Replay),
+            on_threads=self._blueprint.on_threads,
         )

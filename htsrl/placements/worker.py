@@ -33,9 +33,11 @@ from htsrl.placements.preparation import Stock, prepare
 from htsrl.placements.sleeper import Sleeper
 from htsrl.placements.worker_process import DUMP_SIGNAL
 from htsrl.process_name import name_this_process
-from htsrl.roles.executor import Executor
+from htsrl.roles.executor import Bells, Executor
 from htsrl.roles.meter import Meter
+from htsrl.roles.replica import Replica
 from htsrl.roles.role import Jittery, Role, advance_all
+from htsrl.roles.threaded_executor import ThreadedExecutor
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _work(post: Post, mouthpiece: Mouthpiece) -> None:
         post.stock.pop().close()
     _take_turns(post, shared, roles, sleeper, meter)
     for role in roles:
-        if isinstance(role, Executor):
+        if isinstance(role, Executor | ThreadedExecutor):
             role.close()
 
 
@@ -138,19 +140,25 @@ def _build_roles(
     return roles
 
 
-def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None) -> Executor:
+def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None) -> Executor | ThreadedExecutor:
     def make_env() -> gymnasium.Env[Any, Any]:
         env = post.stock.pop() if post.stock else post.blueprint.make_env()
         if meter:
             meter.watch_simulator(env)
         return env
 
-    doorbells = post.assignment.doorbells
-    executor = post.blueprint.build_executor(index, shared, doorbells.ring_actors, doorbells.ring_learner, make_env)
-    if meter:
-        for replica in executor.replicas:
+    def make_replica(env: int) -> Replica:
+        replica = post.blueprint.build_replica(env, shared, make_env)
+        if meter:
             meter.watch(replica, "keep_capsule", Cost.KEEPING)
-    return executor
+        return replica
+
+    doorbells, envs = post.assignment.doorbells, post.blueprint.executor_envs[index]
+    bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
+    if post.blueprint.on_threads:
+        lane_bells = {env: doorbells.executor_of[env] for env in envs}
+        return ThreadedExecutor(lane_bells, make_replica, bells, doorbells.own.ring)
+    return Executor([make_replica(env) for env in envs], bells)
 
 
 def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None) -> None:
@@ -178,7 +186,7 @@ def _keep_to_this_process(equipment: Equipment) -> None:
 
 def _has_finished(roles: list[Role]) -> bool:
     """Whether this worker has made all its rollouts, and may wait as long as the learner takes for the last ones."""
-    return any(isinstance(role, Executor) and role.finished for role in roles)
+    return any(isinstance(role, Executor | ThreadedExecutor) and role.finished for role in roles)
 
 
 if __name__ == "__main__":

@@ -28,11 +28,13 @@ class Processes:
     num_actors: int
     jitter_seconds: float = 0.0
     busy_neighbours: int = 0
+    executor_threads: bool = False
 
     def __str__(self) -> str:
         jitter = "-jitter" if self.jitter_seconds else ""
         load = "-load" if self.busy_neighbours else ""
-        return f"{self.experiment}-{self.schedule}-E{self.num_executors}-A{self.num_actors}{jitter}{load}"
+        threads = "-threads" if self.executor_threads else ""
+        return f"{self.experiment}-{self.schedule}-E{self.num_executors}{threads}-A{self.num_actors}{jitter}{load}"
 
 
 CALM = [
@@ -45,6 +47,12 @@ DELAYED = [
     Processes("pixels_a2c", "hts", num_executors=4, num_actors=4, jitter_seconds=2e-3),
     Processes("pixels_a2c", "sync", num_executors=2, num_actors=0, jitter_seconds=2e-3),
     Processes("normalized_ppo", "hts", num_executors=4, num_actors=2, jitter_seconds=2e-3),
+]
+ON_THREADS = [
+    Processes("cartpole_ppo", "hts", num_executors=1, num_actors=0, executor_threads=True),
+    Processes("cartpole_a2c", "hts", num_executors=2, num_actors=1, jitter_seconds=2e-3, executor_threads=True),
+    Processes("pixels_a2c", "sync", num_executors=1, num_actors=1, executor_threads=True),
+    Processes("normalized_ppo", "hts", num_executors=1, num_actors=2, busy_neighbours=2, executor_threads=True),
 ]
 LOADED = [
     Processes("pixels_a2c", "hts", num_executors=2, num_actors=1, busy_neighbours=2),
@@ -60,6 +68,7 @@ def assert_like_the_oracle(chosen: Processes) -> None:
             num_executors=chosen.num_executors,
             num_actors=chosen.num_actors,
             jitter_seconds=chosen.jitter_seconds,
+            executor_threads=chosen.executor_threads,
         )
     assert_same_run(outcome, expected)
 
@@ -84,6 +93,11 @@ def test_random_delays_in_every_role_do_not_change_the_digest(chosen: Processes)
     assert_like_the_oracle(chosen)
 
 
+@pytest.mark.parametrize("chosen", ON_THREADS, ids=str)
+def test_threads_do_not_change_the_digest(chosen: Processes) -> None:
+    assert_like_the_oracle(chosen)
+
+
 @pytest.mark.parametrize("chosen", LOADED, ids=str)
 def test_a_loaded_machine_does_not_change_the_digest(chosen: Processes) -> None:
     assert_like_the_oracle(chosen)
@@ -95,8 +109,11 @@ def test_a_barrier_at_every_step_does_not_change_the_digest_of_sync(name: str) -
     assert_same_run(lockstep, oracle(name, "sync"))
 
 
-def test_a_barrier_at_every_step_over_processes_with_delays_does_not_change_the_digest_of_sync() -> None:
-    crew = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 1e-3}
+@pytest.mark.parametrize("executor_threads", [False, True], ids=["in turn", "on threads"])
+def test_a_barrier_at_every_step_over_processes_with_delays_does_not_change_the_digest_of_sync(
+    executor_threads: bool,
+) -> None:
+    crew = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 1e-3, "executor_threads": executor_threads}
     lockstep = run(small_experiment("cartpole_a2c", "lockstep"), backend="processes", **crew)
     assert_same_run(lockstep, oracle("cartpole_a2c", "sync"))
 

@@ -40,6 +40,7 @@ OTHERS = {
     "a long queue": Experiment("CartPole-v1", CUT, algorithm=PPO(epochs=2), sync_interval=8, queue_length=4),
 }
 CREW: dict[str, Any] = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 2e-3}
+THREADS: dict[str, Any] = {"num_executors": 1, "executor_threads": True}
 
 
 def quiet(run_dir: Path, **settings: Any) -> Placement:
@@ -55,14 +56,18 @@ def repeat(experiment: Experiment, recorded: Path, run_dir: Path, **placement: A
     return make(replace(experiment, replay_schedule=recorded), run_dir, **placement)
 
 
-def test_a_run_over_processes_is_repeated_to_the_bit_inline_and_over_processes(tmp_path: Path) -> None:
-    recorded = make(UNEVEN, tmp_path / "recorded", **CREW)
+@pytest.mark.parametrize("crew", [CREW, THREADS], ids=["in turn", "on threads"])
+def test_a_run_over_processes_is_repeated_to_the_bit_inline_and_over_processes(
+    tmp_path: Path, crew: dict[str, Any]
+) -> None:
+    recorded = make(UNEVEN, tmp_path / "recorded", **crew)
     other = make(UNEVEN, tmp_path / "other", backend="inline")
     assert first_difference(other.links, recorded.links) is not None, "another run of the same seed saw other things"
     lags = [line["hts/lag"] for line in recorded.metrics]
     assert len(set(lags)) > 3, "a run that could have been under hts proves nothing"
     assert_same_run(repeat(UNEVEN, tmp_path / "recorded", tmp_path / "inline", backend="inline"), recorded)
     assert_same_run(repeat(UNEVEN, tmp_path / "recorded", tmp_path / "processes", num_executors=3), recorded)
+    assert_same_run(repeat(UNEVEN, tmp_path / "recorded", tmp_path / "threads", **THREADS), recorded)
     lines = [(tmp_path / folder / "schedule.jsonl").read_text() for folder in ("recorded", "inline", "processes")]
     assert lines[0] == lines[1] == lines[2], "a replay writes down the same, and so can be replayed itself"
 
@@ -216,7 +221,7 @@ def test_in_a_replay_an_answer_wakes_the_learner_and_a_version_wakes_actors() ->
     """The learner waits for a version's last answer, and an actor for the version that answered before."""
     for replays in (False, True):
         own, executor, actor, learner = (Doorbell.create() for _ in range(4))
-        doorbells = Doorbells(own, (executor,), (actor,), (), learner, step_barrier=False, replays=replays)
+        doorbells = Doorbells(own, (executor,), (actor,), (), learner, False, replays, on_threads=False)
         doorbells.ring_executors([0])
         assert executor.is_rung
         assert learner.is_rung is replays

@@ -96,7 +96,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
             except FileExistsError:
                 return
         if self._fault == "segfault":
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)  # in this very thread
         if self._fault == "hog":  # as the kernel does it
             self._leaked.append(b"x" * LEAK_BYTES)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -22,6 +22,7 @@ from htsrl.dataflow.memory import SharedArrays
 from htsrl.digest import Link
 from htsrl.numerics import single_threaded
 from htsrl.placements.blueprint import Blueprint
+from htsrl.roles.executor import NO_BELLS
 from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Role
 from htsrl.survey import draw_blueprint
@@ -86,7 +87,7 @@ class Company:
         exchange.published_version = max([exchange.published_version, *self._reports])
 
     def _executor(self, index: int) -> Role:
-        return self._blueprint.build_executor(index, self._shared, actors=lambda envs: None, learner=lambda: None)
+        return self._blueprint.build_executor(index, self._shared, NO_BELLS)
 
     def _actor(self, index: int) -> Role:
         parameters = self._blueprint.build_parameters(self.memory)

@@ -19,7 +19,7 @@ import pytest
 from fault_envs import DIED_AT, Fault, Faulty
 from live_run import LiveRun, patience, survivors
 
-from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, RunResult, resume, train
+from htsrl import A2C, Config, EnvironmentFailure, Experiment, HtsrlError, Placement, RunResult, resume, train
 from htsrl.seeding import reset_seed
 
 STORAGE = r"storage [01] \(update \d+\)"
@@ -30,6 +30,9 @@ SEPARATE = ("--num-envs", "2", "--num-executors", "1", "--num-actors", "1")
 FAULT_STEP = 12  # of environment 0, in its second rollout
 TOTAL_STEPS = 400
 LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 1600}
+ON_THREADS: dict[str, Any] = {"executor_threads": True, "num_actors": 1}
+BESIDE_OTHERS: dict[str, Any] = {"num_envs": 3, "step_seconds": 0.002}
+"""Environments that are in the middle of their steps when one of them goes wrong."""
 JITTER = 0.005
 """With these delays such a run takes seconds, so that nobody comes too late to harm it."""
 
@@ -76,13 +79,16 @@ class Assassin(threading.Thread):
         os.kill(self.pid, self.signal)
 
 
-@pytest.mark.parametrize("victim", WORKERS)
+@pytest.mark.parametrize(
+    ("victim", "on_threads"), [*((victim, False) for victim in WORKERS), ("executor 0", True), ("actor 0", True)]
+)
 def test_a_killed_worker_is_named_and_started_again_and_the_bits_are_the_same(
-    tmp_path: Path, victim: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, victim: str, on_threads: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assassin = Assassin(tmp_path / "run", victim)
     assassin.start()
-    result = train_with(tmp_path, "none", **LONG_ENOUGH, num_actors=1, jitter_seconds=JITTER)
+    slow: dict[str, Any] = {"jitter_seconds": JITTER, "executor_threads": on_threads}
+    result = train_with(tmp_path, "none", **LONG_ENOUGH, num_actors=1, **slow)
     said = capfd.readouterr().err
     assert re.fullmatch(rf"{obituary(victim, assassin.pid)}; {victim} is started again\n", said), said
     assert result.restarts == 1
@@ -151,6 +157,34 @@ def test_an_environment_that_fails_once_is_brought_back_and_the_bits_are_the_sam
     assert result.digest == undisturbed(tmp_path)
 
 
+@pytest.mark.parametrize("fault", ["raise", "sys.exit", "segfault", "hang"])
+def test_one_that_fails_once_on_a_thread_beside_others_is_brought_back_and_the_bits_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    deadline_seconds = 3.0 if fault == "hang" else 20.0
+    settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "deadline_seconds": deadline_seconds}
+    result = train_with(tmp_path, fault, once="it_happened", **settings)
+    assert Path("it_happened").exists()
+    assert result.restarts == 1
+    assert result.digest == undisturbed(tmp_path, **BESIDE_OTHERS)
+
+
+def test_one_that_hangs_again_on_a_thread_ends_the_run_with_its_stack_and_what_led_there(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure) as failure:
+        train_with(tmp_path, "hang", deadline_seconds=2.0, **BESIDE_OTHERS, **ON_THREADS)
+    assert re.match(r"environment 0 of executor 0 \(pid \d+\) got nowhere for deadline_seconds=2", str(failure.value))
+    assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
+    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
+    assert psutil.Process().children() == []
+
+
+def test_one_that_crashes_again_on_a_thread_ends_the_run_with_all_that_may_have_done_it(tmp_path: Path) -> None:
+    with pytest.raises(HtsrlError, match=r"in (one of environments \[0, .*\]|environment 0), executor 0 .* SIGSEGV"):
+        train_with(tmp_path, "segfault", **BESIDE_OTHERS, **ON_THREADS)
+    assert psutil.Process().children() == []
+
+
 def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_led_there(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,13 +202,15 @@ def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_le
     assert psutil.Process().children() == []
 
 
-@pytest.mark.parametrize("fault", ["raise", "not finite", "shape"])
+@pytest.mark.parametrize(
+    ("fault", "placement"), [("raise", {}), ("not finite", {}), ("shape", {}), ("raise", ON_THREADS)]
+)
 def test_an_environment_that_fails_again_ends_the_run_with_what_led_there_and_a_state_to_go_on_from(
-    tmp_path: Path, fault: Fault
+    tmp_path: Path, fault: Fault, placement: dict[str, Any]
 ) -> None:
     did = "raised ValueError" if fault == "raise" else "broke a rule"
     with pytest.raises(EnvironmentFailure, match=rf"^environment 0 {did} in step\([01]\) at its step 12"):
-        train_with(tmp_path, fault)
+        train_with(tmp_path, fault, **placement)
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     mended = partial(Faulty, "none", fault_seed=reset_seed(1, 0, 0), fault_step=FAULT_STEP)
     assert resume(tmp_path / "run", env=mended).digest == undisturbed(tmp_path)
@@ -253,11 +289,14 @@ def test_an_environment_that_is_killed_for_want_of_memory_in_one_step_again_and_
     assert resume(tmp_path / "run", env=mended).digest == undisturbed(tmp_path)
 
 
-def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_are_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("victim", "on_threads"), [("actor 0", False), ("executor 0", True)])
+def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_are_the_same(
+    tmp_path: Path, victim: str, on_threads: bool
+) -> None:
     class Stopper(Assassin):
         signal = signal.SIGSTOP
 
-    stopper = Stopper(tmp_path / "run", "actor 0")
+    stopper = Stopper(tmp_path / "run", victim)
     stopper.start()
     result = train_with(
         tmp_path,
@@ -265,6 +304,7 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_ar
         **LONG_ENOUGH,
         deadline_seconds=patience(3.0),
         num_actors=1,
+        executor_threads=on_threads,
         jitter_seconds=JITTER,
     )
     assert result.restarts == 1

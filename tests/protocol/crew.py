@@ -11,6 +11,7 @@ from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
 from htsrl.digest import Link
 from htsrl.numerics import single_threaded
+from htsrl.roles.executor import NO_BELLS
 from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Role
 from htsrl.schedules.schedule import Schedule
@@ -41,10 +42,7 @@ class Crew:
             parameters.initialise(blueprint.build_policy())
             prepare(self.shared, memory)
             followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
-            self.executors = [
-                blueprint.build_executor(i, followed, actors=lambda envs: None, learner=lambda: None)
-                for i in range(experiment.num_envs)
-            ]
+            self.executors = [blueprint.build_executor(i, followed, NO_BELLS) for i in range(experiment.num_envs)]
             self.actors = [blueprint.build_actor(i, self.shared, parameters, lambda envs: None) for i in range(2)]
             self.learner = blueprint.build_learner(
                 memory,

@@ -18,7 +18,7 @@ from htsrl import A2C, Config, Experiment, NotReproduced, Placement
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.roles.actor import Actor
-from htsrl.roles.executor import Executor
+from htsrl.roles.executor import NO_BELLS, Executor
 from htsrl.survey import draw_blueprint
 
 NUM_ENVS, SYNC_INTERVAL, NUM_ROLLOUTS = 2, 7, 12
@@ -88,7 +88,7 @@ class Stage:
         self.executor: Executor = self.new_executor()
 
     def new_executor(self) -> Executor:
-        return self.blueprint.build_executor(0, self.shared, lambda envs: None, lambda: None)
+        return self.blueprint.build_executor(0, self.shared, NO_BELLS)
 
     def play(self, num_rollouts: int, restart_seed: int | None = None) -> list[dict[str, NDArray[Any]]]:
         """Every rollout as it was; with a seed, the executor is thrown away at random and made anew."""

@@ -30,6 +30,7 @@ from htsrl.envs.team import Info, Team
 from htsrl.numerics import single_threaded
 from htsrl.policies.memory import Lstm
 from htsrl.policies.policy import Past, Policy, build_policy
+from htsrl.roles.executor import NO_BELLS
 from htsrl.roles.feed import feed_of
 from htsrl.survey import draw_blueprint
 
@@ -394,7 +395,7 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
             behaviour.load_state_dict(acting.state_dict())
             found.append(Interval(fields, batch, behaviour))
 
-        executor = blueprint.build_executor(0, shared, lambda envs: None, lambda: None)
+        executor = blueprint.build_executor(0, shared, NO_BELLS)
         actor = blueprint.build_actor(0, shared, parameters, lambda envs: None)
         learner = blueprint.build_learner(arrays, shared, parameters, lambda: None, lambda report: None, copy_interval)
         while not learner.finished:

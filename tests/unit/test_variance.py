@@ -40,7 +40,7 @@ def test_a_point_in_several_figures_is_measured_once() -> None:
 def test_the_figures_span_what_the_paper_spans() -> None:
     values = {name: [getattr(point, of.setting) for point in of.hts] for name, of in FIGURES.items()}
 
-    assert values["environments"] == [4, 8, 16, 32, 64]
+    assert values["environments"] == values["processes"] == [4, 8, 16, 32, 64]
     assert values["alpha"] == [1, 2, 5, 20, 64, 128]
     assert values["variance"] == [0.0, 0.25, 0.5, 1.0]
     assert values["actors"] == [1, 2, 4]
@@ -54,7 +54,9 @@ def test_a_point_sleeps_as_its_variance_says(cv: float, sleep: dict[str, object]
     config = Point(cv=cv).config(MEAN, seconds=4.0)
 
     assert config.experiment.env_args == {"mean_seconds": MEAN, **sleep}
-    assert config.placement.num_executors == 16
+    assert (config.placement.num_executors, config.placement.executor_threads) == (1, True)
+    in_processes = Point(cv=cv, on_threads=False).config(MEAN, seconds=4.0).placement
+    assert (in_processes.num_executors, in_processes.executor_threads) == (16, False)
     # Two intervals before the clock starts, and about four seconds at the bound.
     measured = config.experiment.total_steps - 2 * 16 * 20
     assert measured / Point(cv=cv).bound(MEAN) == pytest.approx(4.0, rel=0.1)
@@ -75,7 +77,7 @@ def test_ideal_runs_reach_the_bound_and_its_ratio() -> None:
     assert rows["variance"][0].ratio == pytest.approx(1.0)
     assert all(row.ratio is None for row in rows["alpha"])
     tables = variance.tables(BENCH, rows, headline=None, lags=[])
-    assert [len(table.rows) for table in tables] == [4, 5, 6, 3]
+    assert [len(table.rows) for table in tables] == [4, 5, 5, 6, 3]
     assert tables[1].rows[2][:4] == ["16", "2,753 (2,753 to 2,753)", "2,753", "100%"]
 
 
