@@ -44,6 +44,7 @@ class ChaosTask:
     seconds_per_kill: float
     """On the average: time enough to come back and get on a little."""
     checkpoint_every_seconds: float
+    executor_threads: bool = False
 
     def config(self, kills: int) -> Config:
         """As long as it takes for so many kills."""
@@ -51,6 +52,7 @@ class ChaosTask:
             replace(self.experiment, total_steps=kills * self.steps_per_kill),
             Placement(
                 num_executors=2,
+                executor_threads=self.executor_threads,
                 num_actors=1,  # so that each role has a process of its own
                 checkpoint_every_seconds=self.checkpoint_every_seconds,
                 tensorboard=False,
@@ -62,6 +64,12 @@ class ChaosTask:
 TASKS: Mapping[str, ChaosTask] = {
     "cartpole": ChaosTask(Experiment("CartPole-v1", algorithm=A2C()), 200, 5_000, 1.5, checkpoint_every_seconds=3.0),
     "atari": ChaosTask(preset("ALE/Pong-v5", "a2c"), 50, 3_000, 4.0, checkpoint_every_seconds=5.0),
+    "sleeping": ChaosTask(
+        Experiment("htsrl/Sleeping-v0", {"mean_seconds": 0.002}, imports=("htsrl.envs.toy",), algorithm=A2C()),
+        *(50, 4_000, 1.5),
+        checkpoint_every_seconds=3.0,
+        executor_threads=True,
+    ),
 }
 
 

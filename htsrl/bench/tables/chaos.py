@@ -17,10 +17,10 @@ from htsrl.bench.record import Record, publish
 class ChaosTable:
     """The same run undisturbed and with processes killed at random: exit code 1 where a bit differs."""
 
-    task: Literal["cartpole", "atari", "all"] = "all"
-    """What is trained; atari is Pong."""
+    task: Literal["cartpole", "atari", "sleeping", "all"] = "all"
+    """What is trained; atari is Pong, and sleeping has its environments on threads."""
     kills: int | None = None
-    """How many, which also sets the length of the run. None: 200 for cartpole, 50 for atari."""
+    """How many, which also sets the length of the run. None: 200 for cartpole, 50 for atari and sleeping."""
     seed: int = 1
     """Of the killer; the run's own stays the same."""
     output: Path = Path("benchmarks")
