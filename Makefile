@@ -107,7 +107,7 @@ bench-determinism: install ## what reference shapes and the digest cost (15 minu
 report: install ## all records on one page, benchmarks/report.html, and the README's table of results
 	$(BIN)/htsrl bench report --readme README.md
 
-chaos: install ## kill processes at random, 200 times over CartPole and 50 times over Pong: no bit may differ
+chaos: install ## kill processes at random, over CartPole (200), Pong (50) and sleeping threads (50): no bit may differ
 	$(BIN)/htsrl bench chaos
 
 clean: ## remove the virtual environment and caches

@@ -5,6 +5,7 @@ Off unless asked for (`placement.measure_costs`): two readings of the clock cost
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ class Meter:
 
     def __init__(self, cpu_seconds: NDArray[Any]) -> None:
         self._cpu_seconds = cpu_seconds
+        self._adding = threading.Lock()  # environments may step on threads
         self._before = float(cpu_seconds[Cost.TOTAL])  # of a worker that died in this one's place
 
     def watch(self, subject: Any, method: str, cost: Cost) -> None:
@@ -33,7 +35,9 @@ class Meter:
             try:
                 return call(*arguments, **named)
             finally:
-                cpu_seconds[cost] += time.thread_time() - start
+                spent = time.thread_time() - start
+                with self._adding:
+                    cpu_seconds[cost] += spent
 
         setattr(subject, method, timed)
 

@@ -66,8 +66,9 @@ def executors_advice(times: StepTimes) -> str:
             "more would only queue for the cores"
         )
     return (
-        f"{computes} and waits for the rest (a clock, or another process), so give every environment its own "
-        f"executor: --num-executors {num_executors} for --num-envs {NUM_ENVS}"
+        f"{computes} and waits for the rest (a clock, or another process), so let all wait at once: on threads, which "
+        "a run chooses by itself where steps of 2 ms and more let other threads run, or with an executor for each, "
+        f"--num-executors {num_executors} for --num-envs {NUM_ENVS}"
     )
 
 
