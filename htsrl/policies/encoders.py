@@ -55,13 +55,14 @@ class Encoder(nn.Module):
     def forward(self, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None = None) -> Tensor:
         """Activations are put into `keep` if that is given; those among the observations are not computed again."""
         parts = [
-            part.forward(observations[name])
-            if isinstance(part, Flat | ImpalaCnn)
-            else self._of_nature(part, name, observations, keep)
+            self._of_nature(part, name, observations, keep)
+            if isinstance(part, NatureCnn)
+            else part.forward(observations[name])
             for name, part in self._named_parts
         ]
         features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        return features if self.mlp is None else self.mlp.forward(features)
+        mlp = self.mlp
+        return features if mlp is None else mlp.forward(features)
 
     def _of_nature(
         self, part: NatureCnn, name: str, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None

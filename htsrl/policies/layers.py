@@ -12,10 +12,10 @@ from torch.nn.functional import conv2d, linear
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Activation]] = {
-    "tanh": (nn.Tanh, torch.tanh),
-    "relu": (nn.ReLU, torch.relu),
+    "tanh": (nn.Tanh, torch.tanh_),
+    "relu": (nn.ReLU, torch.relu_),
 }
-"""As a module, which gives the layers around it their names, and as what it does."""
+"""As a module, which gives the layers around it their names, and as what it does, in place."""
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 

@@ -151,10 +151,12 @@ class Policy(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Features for the action, and for the value where it has its own."""
         seen = observations if self.observation_scales is None else self.observation_scales(observations)
-        if isinstance(self.encoder, CustomEncoder):
-            return self.encoder.forward(seen), None
-        features = self.encoder.forward(seen, keep)
-        return features, None if self.value_encoder is None else self.value_encoder.forward(seen)
+        # Looked up once each: in a small network, finding a module takes as long as an operation on numbers.
+        encoder, value_encoder = self.encoder, self.value_encoder
+        if isinstance(encoder, CustomEncoder):
+            return encoder.forward(seen), None
+        features = encoder.forward(seen, keep)
+        return features, None if value_encoder is None else value_encoder.forward(seen)
 
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         if value_features is None:
@@ -168,14 +170,13 @@ class Policy(nn.Module):
         actions = self.interface.actions
         if actions.is_single_choice:
             return Categorical(masked(outputs, mask))
-        num_values = sum(actions.categories)
-        logits = masked(outputs[:, :num_values], mask)
-        if not actions.num_continuous:
-            return Choices(logits, actions.categories)
-        continuous = self._continuous(outputs[:, num_values:])
         if not actions.categories:
-            return continuous
-        return Hybrid(Choices(logits, actions.categories), continuous, len(actions.categories), num_values)
+            return self._continuous(outputs)
+        num_values = sum(actions.categories)
+        choices = Choices(masked(outputs[:, :num_values], mask), actions.categories)
+        if not actions.num_continuous:
+            return choices
+        return Hybrid(choices, self._continuous(outputs[:, num_values:]), len(actions.categories), num_values)
 
     def _continuous(self, means: Tensor) -> DiagonalGaussian | SquashedGaussian:
         gaussian = DiagonalGaussian(means, self.log_std)
