@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 
 Words = NDArray[np.int64]
+Asked = dict[int, int]
+"""Tickets by the environments that wait for an answer."""
 BEGAN_EARLIER, COMING_BACK = -1, -2
 """In place of the row at which an episode began."""
 
@@ -41,9 +43,8 @@ class Tickets:
     def for_value(self, rollout: int, row: int) -> int:
         return self.to_act(rollout, row) - 1
 
-    def rollouts(self, tickets: Words) -> Words:
-        rollouts: Words = (tickets - 1) // (2 * self.rows_per_rollout)
-        return rollouts
+    def rollout(self, ticket: int) -> int:
+        return (ticket - 1) // (2 * self.rows_per_rollout)
 
     def rollout_and_row(self, tickets: Words) -> tuple[Words, Words]:
         rollouts, rows = np.divmod((tickets - 1) // 2, self.rows_per_rollout)
@@ -55,9 +56,12 @@ class Tickets:
         return min(request, answer, 0) - 1
 
     @staticmethod
-    def greets(tickets: Words) -> NDArray[np.bool_]:
-        negative: NDArray[np.bool_] = tickets < 0
-        return negative
+    def is_greeting(ticket: int) -> bool:
+        return ticket < 0
+
+    @staticmethod
+    def is_for_value(ticket: int) -> bool:
+        return ticket > 0 and ticket % 2 == 1
 
     @staticmethod
     def asks_to_act(tickets: Words) -> NDArray[np.bool_]:
@@ -134,19 +138,18 @@ class Exchange:
     def stop(self) -> None:
         self._stop[0] = 1
 
-    def pending(self, envs: Words) -> Words:
-        """Those of `envs` that wait for an answer."""
-        waiting: Words = envs[self.requests[envs] != self.answers[envs]]
-        return waiting
+    def pending(self, envs: Words) -> Asked:
+        """What those of `envs` that wait for an answer ask for."""
+        words = zip(envs.tolist(), self.requests[envs].tolist(), self.answers[envs].tolist(), strict=True)
+        return {env: request for env, request, answer in words if request != answer}
 
-    def reached_by_all(self, tickets: Words) -> NDArray[np.bool_]:
-        """For each ticket, whether every environment has asked as far, or completed the newest version's rollout.
+    def reached_by_all(self) -> int:
+        """The ticket that every environment has asked as far as, unless it completed the newest version's rollout.
 
         Tickets only grow, so what is true of one stays true while others are being answered.
         """
         under_way = self.requests[self.completed_rollouts <= self.published_version]
-        reached: NDArray[np.bool_] = tickets <= under_way.min(initial=np.iinfo(np.int64).max)
-        return reached
+        return int(under_way.min(initial=np.iinfo(np.int64).max))
 
     def pulse(self) -> bytes:
         """Something that changes while anybody gets on with an environment, an answer or an update."""

@@ -99,8 +99,8 @@ class DiagonalGaussian:
         return self.mean
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        z = (actions - self.mean) * (-self.log_std).exp_()
-        return z.square().mul_(_MINUS_HALF).sub_(self.log_std).sub_(_LOG_SQRT_2_PI).sum(dim=-1)
+        z = (actions - self.mean) * (-self.log_std).exp()
+        return (z * z * _MINUS_HALF - self.log_std - _LOG_SQRT_2_PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         per_dimension = self.log_std + 0.5 + LOG_SQRT_2_PI

@@ -29,7 +29,9 @@ class Flat(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         flat = obs if obs.dim() == 2 else obs.reshape(len(obs), -1)
         if self._categories is None:
-            return flat.float() * self._scale if self._scale != 1.0 else flat.float()
+            # Asked for what they already are, torch takes as long as for an operation.
+            numbers = flat if flat.dtype is torch.float32 else flat.float()
+            return numbers * self._scale if self._scale != 1.0 else numbers
         elements = zip(flat.long().unbind(dim=1), self._starts, self._categories, strict=True)
         one_hot = [nn.functional.one_hot(element - start, count) for element, start, count in elements]
         return torch.cat(one_hot, dim=1).float()
@@ -54,15 +56,21 @@ class Encoder(nn.Module):
 
     def forward(self, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None = None) -> Tensor:
         """Activations are put into `keep` if that is given; those among the observations are not computed again."""
+        return self.above(self.side_by_side(observations, keep))
+
+    def side_by_side(self, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None = None) -> Tensor:
+        """What the leaves' encoders make of them. Without images it is the same for all that see these leaves."""
         parts = [
             self._of_nature(part, name, observations, keep)
             if isinstance(part, NatureCnn)
             else part.forward(observations[name])
             for name, part in self._named_parts
         ]
-        features: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        mlp = self.mlp
-        return features if mlp is None else mlp.forward(features)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def above(self, side_by_side: Tensor) -> Tensor:
+        mlp = self.mlp  # once: to find a module takes as long as an operation
+        return side_by_side if mlp is None else mlp.forward(side_by_side)
 
     def _of_nature(
         self, part: NatureCnn, name: str, observations: Mapping[str, Tensor], keep: dict[str, Tensor] | None

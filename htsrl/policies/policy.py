@@ -155,8 +155,12 @@ class Policy(nn.Module):
         encoder, value_encoder = self.encoder, self.value_encoder
         if isinstance(encoder, CustomEncoder):
             return encoder.forward(seen), None
-        features = encoder.forward(seen, keep)
-        return features, None if value_encoder is None else value_encoder.forward(seen)
+        if value_encoder is None:
+            return encoder.forward(seen, keep), None
+        if encoder.sees_images:
+            return encoder.forward(seen, keep), value_encoder.forward(seen)
+        side_by_side = encoder.side_by_side(seen)
+        return encoder.above(side_by_side), value_encoder.above(side_by_side)
 
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         if value_features is None:

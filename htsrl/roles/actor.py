@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from htsrl.dataflow.exchange import Words
+from htsrl.dataflow.exchange import Asked, Tickets, Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
@@ -18,7 +18,7 @@ from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
 from htsrl.kill_points import reach
 from htsrl.policies.policy import Decision, Policy
 from htsrl.roles.role import NotifyFor
-from htsrl.schedules.schedule import Asked, has_step_barrier, loosely
+from htsrl.schedules.schedule import has_step_barrier, loosely
 
 
 class Actor:
@@ -35,7 +35,7 @@ class Actor:
         self._envs = np.array(envs, dtype=np.int64)
         self._storages = storages = shared.storages
         self._exchange = shared.exchange
-        self._schedule = loosely(shared.schedule)
+        self._schedule = loosely(shared.schedule, shared.exchange.tickets)
         self._has_step_barrier = has_step_barrier(shared.schedule)
         self._parameters = parameters
         self._shape = shape
@@ -52,50 +52,49 @@ class Actor:
         self._keeps_activations = bool(storages.spec.activation_names)
 
     def advance(self) -> bool:
-        envs, tickets = self._ready()
-        if not len(envs):
+        asked = self._ready()
+        if not asked:
             return False
-        greets = self._exchange.tickets.greets(tickets)
-        was_greeted = bool(np.count_nonzero(greets))
-        if was_greeted:
-            self._hand_over(envs[greets], tickets[greets])
-            envs, tickets = envs[~greets], tickets[~greets]
+        greetings = {env: ticket for env, ticket in asked.items() if Tickets.is_greeting(ticket)}
+        if greetings:
+            self._hand_over(greetings)
         # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
-        published, rollouts = self._exchange.published_version, self._exchange.tickets.rollouts(tickets)
-        versions = self._schedule.acting_versions(Asked(envs, tickets, rollouts), published)
-        asked_for = sorted(set(versions.tolist()))
-        acting = [version for version in asked_for if version <= published]
+        published = self._exchange.published_version
+        by_version: dict[int, Asked] = {}
+        for env, ticket in asked.items():
+            if env not in greetings:
+                version = self._schedule.answering_version(env, ticket, published)
+                by_version.setdefault(version, {})[env] = ticket
+        acting = sorted(version for version in by_version if version <= published)
         for version in acting:
-            chosen = versions == version if len(asked_for) > 1 else slice(None)
-            self._answer(version, envs[chosen], tickets[chosen])
-        return was_greeted or bool(acting)
+            self._answer(version, by_version[version])
+        return bool(greetings or acting)
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
 
-    def _ready(self) -> tuple[Words, Words]:
-        """The environments to answer now, and their tickets."""
-        envs = self._exchange.pending(self._envs)
-        tickets = self._exchange.requests[envs]
-        if self._has_step_barrier:
-            # The value of a final observation is part of a step, so it does not wait for the others.
-            asks, greets = self._exchange.tickets.asks_to_act(tickets), self._exchange.tickets.greets(tickets)
-            ready = ~asks | greets | self._exchange.reached_by_all(tickets)
-            return envs[ready], tickets[ready]
-        return envs, tickets
+    def _ready(self) -> Asked:
+        """What to answer now."""
+        pending = self._exchange.pending(self._envs)
+        if not self._has_step_barrier:
+            return pending
+        reached = self._exchange.reached_by_all()
+        # The value of a final observation is part of a step, so it does not wait for the others.
+        return {
+            env: ticket
+            for env, ticket in pending.items()
+            if ticket <= reached or Tickets.is_for_value(ticket) or Tickets.is_greeting(ticket)
+        }
 
-    def _answer(self, version: int, envs: Words, tickets: Words) -> None:
+    def _answer(self, version: int, asked: Asked) -> None:
         """Decide for environments with one version."""
-        columns, asked = self._per_agent(envs, tickets)
-        rows = (asked - 1) // 2 % self._num_rows
-        input_cells = rows * self._num_columns + columns
-        # Of what is learned from, each storage has one row less.
-        cells = input_cells - rows // self._rows_per_storage * self._num_columns
+        columns, input_cells, cells = self._places(asked)
         batch, places = self._shape.lay_out(input_cells, columns)
         version, decision = self._decide(version, batch)
         answers = {name: answer.numpy(force=True)[places] for name, answer in _named(decision)}
-        to_act = self._exchange.tickets.asks_to_act(asked)
-        if np.count_nonzero(to_act) < len(to_act):
+        for_value = [Tickets.is_for_value(ticket) for ticket in asked.values()]
+        if any(for_value):
+            to_act = ~np.repeat(for_value, self._num_agents)
             cells_before = cells[~to_act] - self._num_columns
             self._fields["bootstrap_values"][cells_before] = answers["values"][~to_act]
             if BOOTSTRAP_VERSIONS in self._fields:
@@ -108,20 +107,37 @@ class Actor:
             self._fields[name][cells] = answer
             reach("inside an answer")
         self._fields["versions"][cells] = version
-        self._hand_over(envs, tickets)
+        self._hand_over(asked)
 
-    def _hand_over(self, envs: Words, tickets: Words) -> None:
+    def _hand_over(self, asked: Asked) -> None:
         reach("before an answer")
-        self._exchange.answers[envs] = tickets
+        answers = self._exchange.answers
+        for env, ticket in asked.items():
+            answers[env] = ticket
         reach("after an answer")
-        self._notify_executors(envs.tolist())
+        self._notify_executors(list(asked))
 
-    def _per_agent(self, envs: Words, tickets: Words) -> tuple[Words, Words]:
-        """The columns of all agents of these environments, and what they ask for."""
-        if self._num_agents == 1:
-            return envs, tickets
-        columns: Words = (envs[:, None] * self._num_agents + np.arange(self._num_agents)).reshape(-1)
-        return columns, tickets.repeat(self._num_agents)
+    def _places(self, asked: Asked) -> tuple[Words, Words, Words]:
+        """Of all agents of these environments: their columns, and the cells of their inputs and of the other fields.
+
+        In Python's own numbers, for there are few of them: an operation of NumPy is found anew between simulator steps,
+        which leave nothing of it in the processor's caches.
+        """
+        columns, input_cells, cells = [], [], []
+        for env, ticket in asked.items():
+            row = (ticket - 1) // 2 % self._num_rows
+            column = env * self._num_agents
+            input_cell = row * self._num_columns + column
+            columns.append(column)
+            input_cells.append(input_cell)
+            # Of what is learned from, each storage has one row less.
+            cells.append(input_cell - row // self._rows_per_storage * self._num_columns)
+        return self._per_agent(columns), self._per_agent(input_cells), self._per_agent(cells)
+
+    def _per_agent(self, of_first_agents: list[int]) -> Words:
+        """Agents of an environment are neighbours."""
+        first = np.array(of_first_agents)
+        return first if self._num_agents == 1 else (first[:, None] + np.arange(self._num_agents)).reshape(-1)
 
     @torch.inference_mode()
     def _decide(self, version: int, cells: Words) -> tuple[int, Decision]:
@@ -139,7 +155,8 @@ class Actor:
 
     def _taken(self, name: str, cells: Words) -> Tensor:
         """Copied by NumPy: torch takes three times as long for 16 small rows, twenty times for Atari's images."""
-        return torch.from_numpy(self._fields[name].take(cells, axis=0)).to(self._device)
+        taken = torch.from_numpy(self._fields[name].take(cells, axis=0))
+        return taken if self._device.type == "cpu" else taken.to(self._device)
 
     def _remember(self, states: NDArray[Any], input_cells: Words, cells: Words) -> None:
         """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.dataflow.exchange import Tickets
+from htsrl.dataflow.exchange import Tickets, Words
 from htsrl.errors import NotReproduced, RunFolderError
-from htsrl.schedules.schedule import Asked, Words
 
 Changes = list[tuple[int, int]]
 """Rows, and the version from there on."""
@@ -79,8 +78,16 @@ class Replay:
         self._answers = [Answers.of(picks_of_env, self._tickets) for picks_of_env in picks]
         self.num_rollouts = [len(picks_of_env) for picks_of_env in picks]
 
-    def acting_versions(self, asked: Asked, published_version: int) -> Words:
-        return np.array([self._version(env, t) for env, t in zip(asked.envs, asked.tickets, strict=True)], np.int64)
+    def answering_version(self, env: int, ticket: int, published_version: int) -> int:
+        version = self._answers[env].version_for(ticket)
+        if version is None:
+            rollouts, rows = self._tickets.rollout_and_row(np.array([ticket]))
+            raise NotReproduced(
+                f"environment {env} does not reproduce: in row {rows[0]} of its rollout {rollouts[0]} it asks for "
+                "something that it did not ask for in the run that is replayed. `htsrl check-env` tells what differs",
+                env=env,
+            )
+        return version
 
     def may_begin(self, update: int, answers: Words) -> bool:
         """Whether all versions before the newest have made their last answers."""
@@ -88,17 +95,6 @@ class Replay:
             answer >= recorded.last_ticket_of(update - 1)
             for answer, recorded in zip(answers.tolist(), self._answers, strict=True)
         )
-
-    def _version(self, env: int, ticket: int) -> int:
-        version = self._answers[env].version_for(ticket)
-        if version is None:
-            rollouts, rows = self._tickets.rollout_and_row(np.array([ticket]))
-            raise NotReproduced(
-                f"environment {env} does not reproduce: in row {rows[0]} of its rollout {rollouts[0]} it asks for "
-                "something that it did not ask for in the run that is replayed. `htsrl check-env` tells what differs",
-                env=int(env),
-            )
-        return version
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ class Answers:
         place = int(np.searchsorted(self.first_tickets, ticket, side="right")) - 1
         if place < 0 or ticket > self.last_tickets[place]:
             return None
-        is_known = Tickets.asks_to_act(np.array([ticket]))[0] or self.first_tickets[place] == ticket
+        is_known = not Tickets.is_for_value(ticket) or self.first_tickets[place] == ticket
         return int(self.versions[place]) if is_known else None
 
     def last_ticket_of(self, version: int) -> int:

@@ -18,19 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-Words = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Requests to actors, one for each environment that waits for an answer."""
-
-    envs: Words
-    tickets: Words
-    rollouts: Words
+from htsrl.dataflow.exchange import Tickets
 
 
 class Schedule(Protocol):
@@ -48,13 +36,13 @@ class Schedule(Protocol):
 class LooseSchedule(Protocol):
     """Which version acts when, request by request."""
 
-    def acting_versions(self, asked: Asked, published_version: int) -> Words:
-        """The version that answers each request; one above `published_version` is waited for."""
+    def answering_version(self, env: int, ticket: int, published_version: int) -> int:
+        """The version that answers a request; one above `published_version` is waited for."""
 
 
-def loosely(schedule: Schedule | LooseSchedule) -> LooseSchedule:
+def loosely(schedule: Schedule | LooseSchedule, tickets: Tickets) -> LooseSchedule:
     """Any schedule, request by request."""
-    return schedule if isinstance(schedule, LooseSchedule) else ByInterval(schedule)
+    return schedule if isinstance(schedule, LooseSchedule) else ByInterval(schedule, tickets)
 
 
 @dataclass(frozen=True)
@@ -62,11 +50,10 @@ class ByInterval:
     """Whoever asks in rollout j is answered by the version that acts in rollout j."""
 
     schedule: Schedule
+    tickets: Tickets
 
-    def acting_versions(self, asked: Asked, published_version: int) -> Words:
-        rollouts = asked.rollouts.tolist()
-        versions = {rollout: self.schedule.acting_version(rollout) for rollout in set(rollouts)}
-        return np.array([versions[rollout] for rollout in rollouts], np.int64)
+    def answering_version(self, env: int, ticket: int, published_version: int) -> int:
+        return self.schedule.acting_version(self.tickets.rollout(ticket))
 
 
 def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
