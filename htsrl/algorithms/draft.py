@@ -6,6 +6,8 @@ one version and applied to another: that is all the delayed gradient needs.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -40,7 +42,7 @@ class Draft:
         """Scale the gradient down to `max_norm`; returns its length before. Nothing moves by what is not finite."""
         gradient = self._gradient.sum
         norm: Tensor = torch.linalg.vector_norm(gradient)
-        if not torch.isfinite(self._loss + norm):  # one look at both: on a GPU each would wait for the device
+        if not math.isfinite((self._loss + norm).item()):  # one look at both: on a GPU each would wait for the device
             raise TrainingDiverged(f"the loss is {self._loss:g} and the length of its gradient {norm:g}")
         gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
         return norm

@@ -28,6 +28,7 @@ class GradientShards:
         self._losses = losses
         layout = FlatLayout.of(module)
         self._views = [layout.views(row, module) for row in rows]
+        self._parameters: dict[Policy, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
 
     @classmethod
     def over(cls, memory: SharedArrays, ring: ParameterRing) -> GradientShards:
@@ -53,11 +54,17 @@ class GradientShards:
             share = count(objective.learned_rows(parts[shard])) / max(num_steps, 1)
             if not share:
                 continue
-            for parameter, view in zip(policy.parameters(), self._views[shard], strict=True):
-                parameter.grad = view
+            self._direct_gradient(policy, shard)
             loss = objective(policy, parts[shard])
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
+
+    def _direct_gradient(self, policy: Policy, shard: int) -> None:
+        """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
+        if policy not in self._parameters:
+            self._parameters[policy] = tuple(policy.parameters())
+        for parameter, view in zip(self._parameters[policy], self._views[shard], strict=True):
+            parameter.grad = view
 
     def add_up(self) -> Tensor:
         """Sum all shards; returns the sum of their losses."""

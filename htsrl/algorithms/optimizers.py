@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.adam import adam
 
 from htsrl.config import Algorithm
 
@@ -27,14 +28,22 @@ class Adam:
 
     def __init__(self, algorithm: Algorithm, vectors: Tensor, steps: Tensor, gradient: Tensor) -> None:
         """`vectors` are the parameters and the running means of the gradient and of its square."""
-        flat = nn.Parameter(vectors[0], requires_grad=False)
-        flat.grad = gradient
-        self._optimizer = torch.optim.Adam([flat], eps=algorithm.optimizer_epsilon, fused=True)
-        self._optimizer.state[flat] = {"step": steps, "exp_avg": vectors[1], "exp_avg_sq": vectors[2]}
+        self._epsilon = algorithm.optimizer_epsilon
+        parameters, mean, mean_square = vectors
+        self._state = [parameters], [gradient], [mean], [mean_square], [], [steps]
 
     def step(self, learning_rate: float) -> None:
-        self._optimizer.param_groups[0]["lr"] = learning_rate
-        self._optimizer.step()
+        adam(
+            *self._state,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=self._epsilon,
+            maximize=False,
+        )
 
 
 class RmsProp:

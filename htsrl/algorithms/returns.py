@@ -36,12 +36,12 @@ def gae(steps: Transitions, discount: float, gae_lambda: float, unroll_steps: in
     continues_TB = (~(steps.terminated_TB | steps.truncated_TB)).float()
     continues_TB[unroll_steps - 1 :: unroll_steps] = 0.0
     decay_TB = discount * gae_lambda * continues_TB
-    advantages_TB = torch.empty_like(errors_TB)
     running_B = torch.zeros_like(errors_TB[0])
-    for t in reversed(range(len(errors_TB))):
-        running_B = errors_TB[t] + decay_TB[t] * running_B
-        advantages_TB[t] = running_B
-    return advantages_TB
+    advantages: list[Tensor] = []  # the last step's first
+    for error_B, decay_B in zip(reversed(errors_TB.unbind()), reversed(decay_TB.unbind()), strict=True):
+        running_B = error_B + decay_B * running_B
+        advantages.append(running_B)
+    return torch.stack(advantages[::-1])
 
 
 def n_step_returns(steps: Transitions, discount: float, unroll_steps: int) -> Tensor:

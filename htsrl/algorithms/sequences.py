@@ -64,8 +64,8 @@ class Sequences:
         return slice(begin, end)
 
     def choose(self, chosen: Chosen) -> Piece:
-        """Neighbours that need no memory are neighbours in the storage, and not copied."""
-        if isinstance(chosen, slice) and self._states is None and self._learned is None:
+        """Where all rows stand alone and are learned from, their places are their rows; neighbours are not copied."""
+        if self._states is None and self._learned is None:
             return Piece(chosen, chosen, None)
         return self.piece(self.starts[chosen])
 
