@@ -30,7 +30,8 @@ class Adam:
         """`vectors` are the parameters and the running means of the gradient and of its square."""
         self._epsilon = algorithm.optimizer_epsilon
         parameters, mean, mean_square = vectors
-        self._state = [parameters], [gradient], [mean], [mean_square], [], [steps]
+        largest_squares: list[Tensor] = []  # of a variant, amsgrad
+        self._state = [parameters], [gradient], [mean], [mean_square], largest_squares, [steps]
 
     def step(self, learning_rate: float) -> None:
         adam(

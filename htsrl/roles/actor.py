@@ -55,16 +55,18 @@ class Actor:
         asked = self._ready()
         if not asked:
             return False
-        greetings = {env: ticket for env, ticket in asked.items() if Tickets.is_greeting(ticket)}
-        if greetings:
-            self._hand_over(greetings)
         # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
         published = self._exchange.published_version
+        greetings: Asked = {}
         by_version: dict[int, Asked] = {}
         for env, ticket in asked.items():
-            if env not in greetings:
+            if Tickets.is_greeting(ticket):
+                greetings[env] = ticket
+            else:
                 version = self._schedule.answering_version(env, ticket, published)
                 by_version.setdefault(version, {})[env] = ticket
+        if greetings:
+            self._hand_over(greetings)
         acting = sorted(version for version in by_version if version <= published)
         for version in acting:
             self._answer(version, by_version[version])

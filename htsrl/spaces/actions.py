@@ -114,14 +114,14 @@ class _Builder:
         size = int(np.prod(space.shape))
         dimensions = slice(self._dimensions, self._dimensions + size)
         self._dimensions += size
-        columns, low, high = slice(first, first + size), space.low, space.high
-        squashed = self._squashed[dimensions].reshape(space.shape)
+        columns, low, high, shape = slice(first, first + size), space.low, space.high, space.shape
+        squashed = self._squashed[dimensions].reshape(shape)
         # Bounds that are not finite would make nan of dimensions that are not squashed.
-        half = np.nan_to_num(self._layout.half_ranges[dimensions]).reshape(space.shape)
+        half = np.nan_to_num(self._layout.half_ranges[dimensions]).reshape(shape)
         floor = np.where(squashed, low, 0.0)
 
         def build(row: Row) -> NDArray[Any]:
-            drawn = row[columns].reshape(space.shape)
+            drawn = row[columns] if len(shape) == 1 else row[columns].reshape(shape)
             if self._layout.squashes:
                 drawn = np.where(squashed, floor + (np.tanh(drawn.astype(np.float64)) + 1) * half, drawn)
             # np.clip would take three times as long; a single number stays an array.

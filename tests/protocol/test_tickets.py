@@ -23,6 +23,15 @@ def test_a_ticket_gives_back_its_rollout_row_and_kind(num_steps: int, rollout: i
     assert found_rollouts.tolist() == [rollout, rollout]
     assert found_rows.tolist() == [row, row]
     assert tickets.asks_to_act(both).tolist() == [True, False]
+    assert [tickets.rollout(ticket) for ticket in both.tolist()] == [rollout, rollout]
+    assert [Tickets.is_for_value(ticket) for ticket in both.tolist()] == [False, True]
+
+
+@given(st.integers(-100, 100), st.integers(-100, 100))
+def test_a_greeting_asks_for_nothing(request: int, answer: int) -> None:
+    greeting = Tickets.greeting(request, answer)
+    assert Tickets.is_greeting(greeting)
+    assert not Tickets.is_for_value(greeting)
 
 
 @given(num_steps, rollouts)
