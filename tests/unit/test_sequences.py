@@ -286,7 +286,7 @@ def test_gradients_of_a_sequence_are_those_of_an_independent_lstm_loop(separate:
     policy = build_policy(OBSERVATIONS, CHOICE, network, seed=1)
     for encoder in (policy.encoder, policy.value_encoder):
         if encoder is not None:
-            encoder.forward = lambda observations, keep=None: observations["obs"]  # type: ignore[method-assign, misc]
+            encoder.side_by_side = lambda observations, keep=None: observations["obs"]  # type: ignore[method-assign]
     policy.double()
     length, num_rows = 6, 3
     seen, states = torch.randn(length, num_rows, 3).double(), torch.randn(num_rows, policy.state_size).double()
