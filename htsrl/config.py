@@ -217,8 +217,10 @@ class Experiment:
         return -(-self.total_steps // self.batch_steps)
 
 
-MOST_ENVS_ON_THREADS = 256
-"""Of one run: each has a thread and a file descriptor, and all share one interpreter's lock."""
+MOST_THREADS = 96
+"""Of one executor: they share an interpreter's lock, and a fault handler shows the stacks of a hundred."""
+MOST_ENVS_ON_THREADS = 4 * MOST_THREADS
+"""Of one run: each has a file descriptor in every process, and a thousand is a common limit."""
 
 
 @dataclass(frozen=True)
@@ -229,15 +231,15 @@ class Placement:
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
     num_executors: int | None = None
     """Processes that step environments. None: one per core, less one where the learner works at the same time and a
-    step takes less than the networks do: a millisecond with images, 40 microseconds without; one where they step on
-    threads."""
-    executor_threads: bool | None = None
-    """Step every environment of an executor on a thread of its own: for environments whose steps wait, for a server,
-    another process or a clock, and let other threads run meanwhile. None: where a look at one shows that they do,
-    unless num_executors is given."""
+    step takes less than the networks do: a millisecond with images, 40 microseconds without; one for
+    every 96 environments that step on threads."""
     num_actors: int | None = None
     """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, unless
     executors step on threads; else 1."""
+    executor_threads: bool | None = None
+    """Step every environment on a thread of its own: for environments whose steps wait, for a server, another process
+    or a clock, let other threads run meanwhile, and bear one another in one process. None: where a look at two shows
+    that they do, and there are more than cores, unless num_executors is given."""
     learner_workers: int | None = None
     """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
     networks do not run on the CPU, or everything in one process."""
@@ -269,8 +271,11 @@ class Placement:
     """For tests: poison every storage before it is written and check that nobody writes to one being read."""
 
     def resolved_executors(self, num_envs: int, leave_a_core: bool = False, on_threads: bool = False) -> int:
-        cores = 1 if on_threads else max(available_cores() - leave_a_core, 1)
-        return min(num_envs, cores) if self.num_executors is None else self.num_executors
+        if self.num_executors is not None:
+            return self.num_executors
+        if on_threads:
+            return -(-num_envs // MOST_THREADS)
+        return min(num_envs, max(available_cores() - leave_a_core, 1))
 
     def resolved_learner_workers(self, gradient_shards: int) -> int:
         if self.backend == "inline" or not self.device.startswith("cpu"):

@@ -16,6 +16,7 @@ from htsrl.config import (
     A2C,
     LONGEST_BACKPROPAGATION,
     MOST_ENVS_ON_THREADS,
+    MOST_THREADS,
     PPO,
     Algorithm,
     Config,
@@ -248,8 +249,13 @@ def _check_crew(placement: Placement, num_envs: int) -> None:
         raise ConfigError("executor_threads=True is for executors in processes, and inline has none; use processes")
     if placement.executor_threads and num_envs > MOST_ENVS_ON_THREADS:
         raise ConfigError(
-            f"num_envs={num_envs} on threads of one process would wait for each other; use {MOST_ENVS_ON_THREADS} or "
-            "fewer, or executor_threads=False"
+            f"num_envs={num_envs} is more than one run can have on threads; use {MOST_ENVS_ON_THREADS} or fewer, or "
+            "executor_threads=False"
+        )
+    if placement.executor_threads and num_envs > MOST_THREADS * placement.resolved_executors(num_envs, on_threads=True):
+        raise ConfigError(
+            f"num_envs={num_envs} on threads of num_executors={placement.num_executors} are more than {MOST_THREADS} "
+            f"for one; use num_executors={-(-num_envs // MOST_THREADS)} or more"
         )
     if num_envs > MOST_ENVS:
         raise ConfigError(f"num_envs={num_envs} is more than one run can have; use {MOST_ENVS} or fewer")

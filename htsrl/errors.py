@@ -34,6 +34,10 @@ class PeerDied(HtsrlError):
     """A worker process ended while others still needed it."""
 
 
+class UnclearCrash(PeerDied):
+    """A worker ended while several environments were in the middle of their steps, on threads."""
+
+
 class WaitTimeout(HtsrlError):
     """A worker waited longer than the deadline for something that never came."""
 

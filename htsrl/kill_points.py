@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 KILL_AT, KILL_ONCE = "HTSRL_KILL_AT", "HTSRL_KILL_ONCE"
@@ -24,13 +25,16 @@ def _orders(text: str) -> dict[str, int]:
     return orders
 
 
+_counting = threading.Lock()  # environments may step on threads
 _times_left = _orders(os.environ[KILL_AT]) if KILL_AT in os.environ else None
 
 
 def reach(point: str) -> None:
     if _times_left is not None and point in _times_left:
-        _times_left[point] -= 1
-        if _times_left[point] == 0:
+        with _counting:
+            _times_left[point] -= 1
+            is_due = _times_left[point] == 0
+        if is_due:
             _die_at(point)
 
 

@@ -45,6 +45,11 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
         at_the_end("the state", lambda: _save_state(archive, blueprint, memory, recorder.version))
         try:
+            if blueprint.on_threads and config.placement.executor_threads is None:
+                recorder.say(
+                    f"steps wait: {config.experiment.num_envs} environments step on threads; with --executor-threads "
+                    "False, in turn in a process per core"
+                )
             if not standing.is_finished:  # else it was killed with nothing left to do but to write the results
                 run(blueprint, memory, Listeners(recorder.record, archive.take_in, recorder.note_restart))
         except KeyboardInterrupt:
@@ -102,7 +107,8 @@ def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float
     """Seconds waited so far, as the mean over the workers that host a role."""
     hosted = crew(blueprint)
     kinds = {
-        "executor": [i for i, worker in enumerate(hosted) if worker.executor is not None],
+        # On threads, environments wait each by itself, and their worker hardly ever for all of them.
+        "executor": [i for i, of in enumerate(hosted) if of.executor is not None and not blueprint.on_threads],
         "actor": [i for i, worker in enumerate(hosted) if worker.actor is not None],
         "learner": [i for i, worker in enumerate(hosted) if worker.learner],
         "differentiator": [i for i, worker in enumerate(hosted) if worker.differentiator is not None],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 
-from htsrl.config import A2C, MOST_ENVS_ON_THREADS, Config
+from htsrl.config import A2C, MOST_ENVS_ON_THREADS, Config, available_cores
 from htsrl.config_check import check_shards
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -18,7 +19,7 @@ from htsrl.dataflow.trajectory import MEMORY, NO_ACTIVATIONS, NUM_STORAGES, Traj
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
-from htsrl.envs.pace import lets_others_run, pace_of
+from htsrl.envs.pace import bear_one_another, pace_of
 from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
@@ -90,26 +91,29 @@ class Look(NamedTuple):
 def _look_at_env(config: Config) -> Look:
     """After a look at whether the contract is kept."""
     experiment, placement = config.experiment, config.placement
-    is_free = placement.backend == "processes" and placement.num_executors is None
+    chooses = placement.backend == "processes" and placement.num_executors is None and not placement.executor_threads
 
     def make() -> gymnasium.Env[Any, Any]:
         return make_env(experiment.env, experiment.env_args, experiment.imports)
 
+    begin = time.monotonic()
     env = make()
+    make_seconds = time.monotonic() - begin
     try:
         check_contract(env)
         _warn_of_wrapped_state(env)
         interface, team_size = interface_of(env, experiment.network), team_size_of(env)
         sees_images = any(leaf.is_image for leaf in interface.observations.values())
-        pace = pace_of(env) if is_free else None
+        pace = pace_of(env) if chooses else None
     finally:
         env.close()
     is_slow = pace is not None and pace.is_slow("images" if sees_images else "vectors")
-    on_threads = placement.executor_threads
-    if on_threads is None:
-        may_be = experiment.num_envs <= MOST_ENVS_ON_THREADS and pace is not None and pace.waits
-        on_threads = may_be and lets_others_run(make)
-    return Look(interface, team_size, experiment.learns_meanwhile and is_free and not is_slow, on_threads)
+    on_threads = bool(placement.executor_threads)
+    if pace and placement.executor_threads is None and experiment.num_envs <= MOST_ENVS_ON_THREADS:
+        would_pay = pace.waits_for_more_than(available_cores(), experiment.num_envs)
+        patience = 1.0 + 5 * (make_seconds + pace.look_seconds)
+        on_threads = would_pay and bear_one_another(make, pace, patience)
+    return Look(interface, team_size, experiment.learns_meanwhile and chooses and not is_slow, on_threads)
 
 
 def _check_that_it_repeats(policy: Policy, again: Policy) -> None:

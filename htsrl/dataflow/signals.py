@@ -14,22 +14,17 @@ LONGEST_POLL_MILLISECONDS = 2**31 - 1
 
 
 class Doorbell:
-    """Rung by anyone, waited for by one process or thread: an eventfd, as a number that processes inherit."""
+    """Rung by anyone, waited for by one process: an eventfd, as a number that processes inherit."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
-    def create(cls, for_thread: bool = False) -> Doorbell:
-        """To be waited for with a `Waiter`, or `for_thread` with `wait`."""
-        return cls(os.eventfd(0, os.EFD_CLOEXEC | (0 if for_thread else os.EFD_NONBLOCK)))
+    def create(cls) -> Doorbell:
+        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def ring(self) -> None:
         os.eventfd_write(self.fd, 1)
-
-    def wait(self) -> None:
-        """Of a thread whose process has another that keeps the deadline: sleep until it is rung, and clear it."""
-        os.eventfd_read(self.fd)
 
     def clear(self) -> None:
         try:
@@ -43,6 +38,32 @@ class Doorbell:
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         return bool(poll.poll(0))
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class ThreadBell:
+    """Rung by anyone, waited for by one thread of a process whose main thread has a doorbell and keeps the deadline."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    @classmethod
+    def create(cls) -> ThreadBell:
+        return cls(os.eventfd(0, os.EFD_CLOEXEC))
+
+    def ring(self) -> None:
+        os.eventfd_write(self.fd, 1)
+
+    def wait(self) -> None:
+        """Sleep until it is rung, unless it was since the last time, and clear it: both in one call of the system."""
+        while True:
+            try:
+                os.eventfd_read(self.fd)
+                return
+            except InterruptedError:
+                continue  # by a signal, whose handler runs in the main thread
 
     def close(self) -> None:
         os.close(self.fd)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from htsrl.dataflow.signals import Doorbell
+from htsrl.dataflow.signals import Doorbell, ThreadBell
 from htsrl.placements.blueprint import Blueprint
 
 
@@ -39,7 +39,7 @@ class Doorbells:
     worker looks around after every turn anyway."""
 
     own: Doorbell
-    executor_of: tuple[Doorbell, ...]
+    executor_of: tuple[Doorbell | ThreadBell, ...]
     """The doorbell behind which each environment's executor lives, or its thread."""
     actor_of: tuple[Doorbell, ...]
     """The doorbell behind which each environment's actor lives."""
@@ -74,20 +74,20 @@ class Doorbells:
         self.learner.ring()
 
     @cached_property
-    def _executors_elsewhere(self) -> dict[int, Doorbell]:
+    def _executors_elsewhere(self) -> dict[int, Doorbell | ThreadBell]:
         return self._elsewhere(self.executor_of)
 
     @cached_property
-    def _asleep_actors(self) -> dict[int, Doorbell]:
+    def _asleep_actors(self) -> dict[int, Doorbell | ThreadBell]:
         """Those that may sleep while this worker has something for them."""
         return dict(enumerate(self.actor_of)) if self.on_threads else self._elsewhere(self.actor_of)
 
-    def _elsewhere(self, doorbells: Sequence[Doorbell]) -> dict[int, Doorbell]:
+    def _elsewhere(self, doorbells: Sequence[Doorbell | ThreadBell]) -> dict[int, Doorbell | ThreadBell]:
         """Those behind which another worker lives, by environment."""
         return {env: doorbell for env, doorbell in enumerate(doorbells) if doorbell.fd != self.own.fd}
 
     @staticmethod
-    def _ring(doorbells: Collection[Doorbell]) -> None:
+    def _ring(doorbells: Collection[Doorbell | ThreadBell]) -> None:
         for doorbell in {doorbell.fd: doorbell for doorbell in doorbells}.values():
             doorbell.ring()
 

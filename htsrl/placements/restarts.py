@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied
+from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied, UnclearCrash
 
 MOST_KILLS_IN_ONE_STEP = 2
 """Who kills at random hardly meets the same step of the same environment a third time; want of memory does."""
 MOST_KILLS_AT_ONE_POINT = 20
 """A killer who hits, every other time, the very worker that was coming back does so twenty times once in a million."""
+
+
+MOST_UNCLEAR_CRASHES = 4
+"""Time for the environments that were in the same step by chance to be in another."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ def _may_pass(error: HtsrlError) -> bool:
 
 
 def _most(death: Death) -> int:
+    if isinstance(death.error, UnclearCrash):
+        return MOST_UNCLEAR_CRASHES
     if not death.by_sigkill:
         return 1
     return MOST_KILLS_AT_ONE_POINT if death.suspect is None else MOST_KILLS_IN_ONE_STEP

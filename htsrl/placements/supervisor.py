@@ -6,20 +6,21 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from htsrl.checkpoint.background import Written
 from htsrl.dataflow.exchange import COMING_BACK
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
-from htsrl.dataflow.signals import Doorbell
-from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied
+from htsrl.dataflow.signals import Doorbell, ThreadBell
+from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied, UnclearCrash
 from htsrl.interrupts import uninterrupted
 from htsrl.placements.assignment import Assignment, Doorbells, crew
 from htsrl.placements.blueprint import Blueprint, Envs, write_blueprint
 from htsrl.placements.messages import error_of, report_of, written_of
 from htsrl.placements.restarts import Death, Restarts
+from htsrl.placements.signs import Signs, Watched
 from htsrl.placements.spares import Spares
 from htsrl.placements.vigil import Vigil
 from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
@@ -29,8 +30,6 @@ from htsrl.schedules.replay import Replay
 from htsrl.schedules.schedule import has_step_barrier
 
 GRACE_SECONDS = 0.5
-STARTING_SECONDS = 120.0
-"""For imports and the making of environments, beside the deadline."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +54,17 @@ class Supervisor:
         self._hosted = crew(blueprint)
         self._doorbells = [Doorbell.create() for _ in self._hosted]
         num_threads = blueprint.experiment.num_envs if blueprint.on_threads else 0
-        self._thread_bells = [Doorbell.create(for_thread=True) for _ in range(num_threads)]  # by environment
+        self._thread_bells = [ThreadBell.create() for _ in range(num_threads)]  # by environment
+        self._signs = Signs(self._shared.exchange, [self._watched(n) for n in range(len(self._hosted))], num_threads)
         # Only this process holds the writing end, so its closing tells the workers that we are gone.
         self._lifeline_fd, self._our_life_fd = os.pipe()
         self._workers: list[WorkerProcess] = []
-        self._naps_before = [0] * len(self._hosted)  # when the worker was set to work
-        self._start_deadlines = [0.0] * len(self._hosted)
         self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
         self._spares = Spares(lambda: self._launch(spare=True), self._drop)
         self._poll = select.poll()
-        self._vigil = Vigil(placement.deadline_seconds, len(self._hosted))
+        self._vigil = Vigil(placement.deadline_seconds, len(self._signs))
+        self._crash_points: dict[int, Hashable] = {}  # the steps that may be to blame for crashes
         self.restarts = Restarts(placement.restart_workers)
 
     def start(self) -> None:
@@ -90,9 +89,7 @@ class Supervisor:
             if self.restarts.allowed:
                 with uninterrupted():
                     self._spares.look_after()
-            signs = [self._sign_of_progress(number) for number in range(len(self._hosted))]
-            for number in self._vigil.overdue(time.monotonic(), signs):
-                self._end_a_hang(number)
+            self._look_for_hangs()
 
     def stop(self) -> None:
         """Ask all workers to end, then make them; what the learner has still reported is passed on."""
@@ -116,7 +113,7 @@ class Supervisor:
                 os.close(fd)
 
     @property
-    def _all_bells(self) -> list[Doorbell]:
+    def _all_bells(self) -> list[Doorbell | ThreadBell]:
         return [*self._doorbells, *self._thread_bells]
 
     def _launch(self, spare: bool = False) -> WorkerProcess:
@@ -128,8 +125,7 @@ class Supervisor:
 
     def _set_to_work(self, number: int) -> None:
         worker = self._workers[number]
-        self._naps_before[number] = int(self._shared.exchange.naps[number])
-        self._start_deadlines[number] = time.monotonic() + STARTING_SECONDS
+        self._signs.begin(number)
         worker.assign(Assignment(number, self._hosted[number], self._doorbells_for(number)))
 
     def _listen_to(self, number: int) -> bool:
@@ -175,7 +171,7 @@ class Supervisor:
         inside = self._shared.exchange.inside
         for env in self._stepped_envs(number):
             inside[env] += inside[env] % 2
-        self._vigil.forget(number)
+        self._vigil.forget(number)  # the signs of environments change with the words above
         self._set_to_work(number)
         for doorbell in self._all_bells:  # the dead may have written a word and not rung
             doorbell.ring()
@@ -185,24 +181,15 @@ class Supervisor:
             self._poll.unregister(fd)
         worker.close()
 
-    def _sign_of_progress(self, number: int) -> Hashable:
-        """Something that changes while a worker gets on with its work; None while it rightly waits or still starts."""
-        exchange, envs, stepped = self._shared.exchange, list(self._envs_of(number)), list(self._stepped_envs(number))
-        nap, inside = int(exchange.naps[number]), exchange.inside[stepped]
-        starts = nap == self._naps_before[number] and time.monotonic() < self._start_deadlines[number]
-        thread_bells = [self._thread_bells[env] for env in stepped] if self._blueprint.on_threads else []
-        waits = nap % 2 == 1 and not any(doorbell.is_rung for doorbell in (self._doorbells[number], *thread_bells))
-        if (waits or starts) and not (inside % 2).any():
-            return None
-        # A worker whose environments step on threads takes its naps also while one of them hangs.
-        naps = 0 if thread_bells else nap
-        words = exchange.requests[envs], exchange.answers[envs], inside
-        return naps, exchange.published_version, *(array.tobytes() for array in words)
+    def _look_for_hangs(self) -> None:
+        for place in self._vigil.overdue(time.monotonic(), self._signs.read()):
+            number, env = self._signs.subject(place)
+            if number not in self._failures:
+                self._end_a_hang(number, self._inside(number)[:1] if env is None else [env])
 
-    def _end_a_hang(self, number: int) -> None:
-        """The rest is done when its death is noticed."""
+    def _end_a_hang(self, number: int, inside: Sequence[int]) -> None:
+        """Of a worker, or of the environment that it is inside of; the rest is done when its death is noticed."""
         worker, hosted = self._workers[number], self._hosted[number]
-        inside = self._inside(number)
         who = f"environment {inside[0]} of {hosted.name}" if inside else hosted.name
         seconds = self._blueprint.config.placement.deadline_seconds
         text = f"{who} (pid {worker.pid}) got nowhere for deadline_seconds={seconds:g}; it was in\n{worker.stack()}"
@@ -213,8 +200,12 @@ class Supervisor:
         """How far a worker, or the environment that it died in, had come; the same when it comes there again."""
         exchange, envs = self._shared.exchange, list(self._envs_of(number))
         if env is not None:
-            return env, int(exchange.completed_rollouts[env]), int(exchange.requests[env])
+            return self._env_point(env)
         return exchange.published_version, exchange.completed_rollouts[envs].tobytes()
+
+    def _env_point(self, env: int) -> Hashable:
+        exchange = self._shared.exchange
+        return env, int(exchange.completed_rollouts[env]), int(exchange.requests[env])
 
     def _obituary(self, number: int) -> HtsrlError:
         worker, hosted = self._workers[number], self._hosted[number]
@@ -229,9 +220,18 @@ class Supervisor:
         inside = self._inside(number)
         if not inside or worker.exit_code == -signal.SIGKILL:
             return PeerDied(text)
-        if len(inside) > 1:
-            return PeerDied(f"in one of environments {inside}, {text}")
-        return EnvironmentFailure(f"in environment {inside[0]}, {text}", inside[0])
+        suspects = self._suspects(inside)
+        if len(suspects) > 1:
+            return UnclearCrash(f"in one of environments {suspects}, {text}")
+        return EnvironmentFailure(f"in environment {suspects[0]}, {text}", suspects[0])
+
+    def _suspects(self, inside: Sequence[int]) -> list[int]:
+        """Of the environments in which a worker crashed, on threads perhaps many, those that were in the very same step
+        each time."""
+        points = {env: self._env_point(env) for env in inside}
+        again = {env: point for env, point in points.items() if self._crash_points.get(env) == point}
+        self._crash_points = again or points
+        return list(self._crash_points)
 
     def _inside(self, number: int) -> list[int]:
         """The environments that a worker is in the middle of, or was when it ended; on threads, that may be many."""
@@ -247,6 +247,11 @@ class Supervisor:
         executor = self._hosted[number].executor
         return () if executor is None else self._blueprint.executor_envs[executor]
 
+    def _watched(self, number: int) -> Watched:
+        stepped = self._stepped_envs(number)
+        thread_bells = [self._thread_bells[env] for env in stepped] if self._thread_bells else []
+        return Watched(self._envs_of(number), stepped, [self._doorbells[number], *thread_bells])
+
     def _envs_of(self, number: int) -> Envs:
         """The environments that a worker steps or acts for."""
         hosted, blueprint = self._hosted[number], self._blueprint
@@ -256,7 +261,8 @@ class Supervisor:
 
     def _doorbells_for(self, number: int) -> Doorbells:
         num_envs = self._blueprint.experiment.num_envs
-        executor_of, actor_of = [self._doorbells[0]] * num_envs, [self._doorbells[0]] * num_envs
+        executor_of: list[Doorbell | ThreadBell] = [self._doorbells[0]] * num_envs
+        actor_of = [self._doorbells[0]] * num_envs
         for other, (hosted, doorbell) in enumerate(zip(self._hosted, self._doorbells, strict=True)):
             for env in self._envs_of(other):
                 if hosted.executor is not None:

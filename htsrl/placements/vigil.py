@@ -9,17 +9,17 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 
 class Vigil:
-    """Looks, every now and then, at a sign of progress of each worker."""
+    """Looks, every now and then, at signs of progress."""
 
-    def __init__(self, deadline_seconds: float, num_workers: int) -> None:
+    def __init__(self, deadline_seconds: float, num_signs: int) -> None:
         self._deadline_seconds = deadline_seconds
         self.pause_seconds = min(LONGEST_PAUSE_SECONDS, deadline_seconds / LOOKS_PER_DEADLINE)
-        self._signs: list[Hashable] = [None] * num_workers
-        self._since = [0.0] * num_workers
+        self._signs: list[Hashable] = [None] * num_signs
+        self._since = [0.0] * num_signs
         self._last_look = 0.0
 
     def overdue(self, now: float, signs: Sequence[Hashable]) -> list[int]:
-        """The workers whose sign has not changed for longer than the deadline; None is that of one who waits.
+        """The places of signs that have not changed for longer than the deadline; None is that of one who waits.
 
         If nobody looked for long, this process was itself stopped, and the others perhaps as well: it all begins anew.
         """
@@ -27,12 +27,12 @@ class Vigil:
             self._signs = [None] * len(self._signs)
         self._last_look = now
         found = []
-        for worker, sign in enumerate(signs):
-            if sign is None or sign != self._signs[worker]:
-                self._signs[worker], self._since[worker] = sign, now
-            elif now - self._since[worker] > self._deadline_seconds:
-                found.append(worker)
+        for place, sign in enumerate(signs):
+            if sign is None or sign != self._signs[place]:
+                self._signs[place], self._since[place] = sign, now
+            elif now - self._since[place] > self._deadline_seconds:
+                found.append(place)
         return found
 
-    def forget(self, worker: int) -> None:
-        self._signs[worker] = None
+    def forget(self, place: int) -> None:
+        self._signs[place] = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import threading
 import traceback
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,7 +23,7 @@ from htsrl.dataflow.exchange import Cost
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.shared import Shared
-from htsrl.dataflow.signals import Waiter
+from htsrl.dataflow.signals import ThreadBell, Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError
 from htsrl.parent_death import die_with_parent
@@ -89,6 +90,8 @@ def _work(post: Post, mouthpiece: Mouthpiece) -> None:
     for role in roles:
         if isinstance(role, Executor | ThreadedExecutor):
             role.close()
+        if isinstance(role, ThreadedExecutor) and not role.is_closed:
+            os._exit(0)  # an interpreter that ends under threads inside of C code may abort
 
 
 def _sleeper(post: Post, shared: Shared) -> Sleeper:
@@ -141,8 +144,11 @@ def _build_roles(
 
 
 def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None) -> Executor | ThreadedExecutor:
+    making = threading.Lock()  # constructors of several may not bear each other, on threads
+
     def make_env() -> gymnasium.Env[Any, Any]:
-        env = post.stock.pop() if post.stock else post.blueprint.make_env()
+        with making:
+            env = post.stock.pop() if post.stock else post.blueprint.make_env()
         if meter:
             meter.watch_simulator(env)
         return env
@@ -154,11 +160,18 @@ def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None)
         return replica
 
     doorbells, envs = post.assignment.doorbells, post.blueprint.executor_envs[index]
-    bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
-    if post.blueprint.on_threads:
-        lane_bells = {env: doorbells.executor_of[env] for env in envs}
-        return ThreadedExecutor(lane_bells, make_replica, bells, doorbells.own.ring)
-    return Executor([make_replica(env) for env in envs], bells)
+    if not post.blueprint.on_threads:
+        bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
+        return Executor([make_replica(env) for env in envs], bells)
+
+    def notify_learner() -> None:
+        if meter:
+            meter.read_total()  # the main thread, which does so at every turn, takes none
+        doorbells.ring_learner()
+
+    bells, jitter_seconds = Bells(doorbells.ring_actors, notify_learner), post.blueprint.config.placement.jitter_seconds
+    thread_bells = {env: bell for env in envs if isinstance(bell := doorbells.executor_of[env], ThreadBell)}
+    return ThreadedExecutor(thread_bells, make_replica, bells, doorbells.own.ring, jitter_seconds)
 
 
 def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None) -> None:

@@ -83,27 +83,22 @@ class Replica:
         if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
             self.stage = Stage.RETURN
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is anything to do."""
-        if self.stage is Stage.VERSION:
-            return self._shared.may_begin(self.index, self.rollout)
-        if self.stage is Stage.RETURN:
-            return True
-        is_answered = self._exchange.answers[self.index] == self._exchange.requests[self.index]
-        return bool(is_answered) and self.stage is not Stage.NOTHING
-
     def advance(self) -> bool:
-        if not self.is_ready:
-            return False
-        if self.stage is Stage.ACTION:
-            self._step()
-        elif self.stage is Stage.VERSION:
-            self._begin_rollout()
-        elif self.stage is Stage.RETURN:
+        if self.stage is Stage.RETURN:
             self._greet()
-        elif self.stage is Stage.GREETING:
+            return True
+        if self.stage is Stage.VERSION:
+            if not self._shared.may_begin(self.index, self.rollout):
+                return False
+            self._begin_rollout()
+            return True
+        index = self.index
+        if self.stage is Stage.NOTHING or self._exchange.answers[index] != self._exchange.requests[index]:
+            return False
+        if self.stage is Stage.GREETING:
             self.stage = Stage.VERSION
+        elif self.stage is Stage.ACTION:
+            self._step()
         elif self.stage is Stage.FINAL_VALUE:
             if self._episode.is_over:
                 self._begin_episode()

@@ -11,11 +11,13 @@ threads end.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from queue import SimpleQueue
 
-from htsrl.dataflow.signals import Doorbell
+from htsrl.dataflow.signals import ThreadBell
 from htsrl.roles.executor import Bells, describe_stages
 from htsrl.roles.replica import Replica, Stage
 from htsrl.roles.role import Notify
@@ -28,46 +30,44 @@ CLOSING_SECONDS = 0.4
 class Lane:
     """The thread of one environment, which makes it, steps it and closes it: some are bound to where they were made."""
 
-    def __init__(self, env: int, doorbell: Doorbell, bells: Bells, fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        env: int,
+        doorbell: ThreadBell,
+        bells: Bells,
+        tell: Callable[[BaseException | None], None],
+        jitter_seconds: float,
+    ) -> None:
+        """`tell` hears when the environment is made, and of whatever goes wrong."""
         self._env = env
         self._doorbell = doorbell
         self._bells = bells
-        self._fail = fail
-        self._is_made = threading.Event()
+        self._tell = tell
+        self._jitter_seconds = jitter_seconds
         self._is_closing = False
-        self._replica: Replica | None = None
+        self.replica: Replica | None = None
+        """Once it is made."""
 
-    def start(self, make_replica: MakeReplica) -> None:
-        self._thread = threading.Thread(target=self._live, args=(make_replica,), name=f"env {self._env}", daemon=True)
-        self._thread.start()
-
-    def made(self) -> Replica | None:
-        """Once it is there; None where it could not be made."""
-        self._is_made.wait()
-        return self._replica
-
-    def close(self) -> None:
-        self._is_closing = True
-        self._doorbell.ring()
-
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def _live(self, make_replica: MakeReplica) -> None:
+    def live(self, make_replica: MakeReplica) -> None:
+        """What the thread does."""
         try:
-            self._replica = replica = make_replica(self._env)
-            self._is_made.set()
+            self.replica = replica = make_replica(self._env)
+            self._tell(None)
             while not self._is_closing:
                 self._go_on(replica)
                 self._doorbell.wait()  # comes back at once if it was rung since the last time
             replica.close()
         except BaseException as error:
-            self._fail(error)
-        finally:
-            self._is_made.set()
+            self._tell(error)
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._doorbell.ring()
 
     def _go_on(self, replica: Replica) -> None:
         rollout = replica.rollout
+        if self._jitter_seconds:
+            time.sleep(random.uniform(0, self._jitter_seconds))
         while replica.advance():
             self._bells.notify_actors([self._env])
             if replica.rollout != rollout:
@@ -79,20 +79,29 @@ class ThreadedExecutor:
     """Its environments go as far as they can by themselves; the worker's thread only hears of what went wrong."""
 
     def __init__(
-        self, doorbells: Mapping[int, Doorbell], make_replica: MakeReplica, bells: Bells, ring_worker: Notify
+        self,
+        doorbells: Mapping[int, ThreadBell],
+        make_replica: MakeReplica,
+        bells: Bells,
+        ring_worker: Notify,
+        jitter_seconds: float = 0.0,
     ) -> None:
         """`doorbells` by environment; `ring_worker` wakes the thread that calls `advance`."""
-        self._failures: list[BaseException] = []
+        self._news: SimpleQueue[BaseException | None] = SimpleQueue()
         self._ring_worker = ring_worker
-        self._lanes = [Lane(env, doorbell, bells, self._fail) for env, doorbell in doorbells.items()]
-        for lane in self._lanes:
-            lane.start(make_replica)
-        self._replicas = [replica for lane in self._lanes if (replica := lane.made())]
-        self.advance()
+        self._lanes = [Lane(env, bell, bells, self._tell, jitter_seconds) for env, bell in doorbells.items()]
+        self._threads = [
+            threading.Thread(target=lane.live, args=(make_replica,), name=f"environment {env}", daemon=True)
+            for env, lane in zip(doorbells, self._lanes, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+        for _ in self._lanes:
+            self._raise(self._news.get())
 
     def advance(self) -> bool:
-        if self._failures:
-            raise self._failures[0]
+        while not self._news.empty():
+            self._raise(self._news.get())
         return False
 
     @property
@@ -106,9 +115,23 @@ class ThreadedExecutor:
         deadline = time.monotonic() + CLOSING_SECONDS
         for lane in self._lanes:
             lane.close()
-        for lane in self._lanes:
-            lane.join(max(deadline - time.monotonic(), 0.0))
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
-    def _fail(self, error: BaseException) -> None:
-        self._failures.append(error)
+    @property
+    def is_closed(self) -> bool:
+        """Whether no environment is in the middle of something."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def _replicas(self) -> list[Replica]:
+        return [lane.replica for lane in self._lanes if lane.replica]
+
+    def _tell(self, news: BaseException | None) -> None:
+        self._news.put(news)
         self._ring_worker()
+
+    @staticmethod
+    def _raise(news: BaseException | None) -> None:
+        if news is not None:
+            raise news

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import sys
@@ -62,7 +63,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._step_seconds:
-            time.sleep(self._step_seconds)
+            time.sleep(self._step_seconds * random.uniform(0.5, 1.5))
         if self._armed and self._where == "step" and self._steps == self._fault_step:
             self._go_wrong()
         self._steps += 1

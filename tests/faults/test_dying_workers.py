@@ -19,7 +19,7 @@ import pytest
 from fault_envs import DIED_AT, Fault, Faulty
 from live_run import LiveRun, patience, survivors
 
-from htsrl import A2C, Config, EnvironmentFailure, Experiment, HtsrlError, Placement, RunResult, resume, train
+from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, RunResult, resume, train
 from htsrl.seeding import reset_seed
 
 STORAGE = r"storage [01] \(update \d+\)"
@@ -106,6 +106,7 @@ def train_with(
     episode_steps: int = 1000,
     fault_step: int = FAULT_STEP,
     step_seconds: float = 0.0,
+    schedule: Any = "hts",
     **placement: Any,
 ) -> RunResult:
     """Train here, with one environment that goes wrong at its step 12, in the second rollout."""
@@ -122,6 +123,7 @@ def train_with(
         ),
         algorithm=A2C(),
         num_envs=num_envs,
+        schedule=schedule,
         sync_interval=8,
         total_steps=total_steps,
     )
@@ -162,7 +164,7 @@ def test_one_that_fails_once_on_a_thread_beside_others_is_brought_back_and_the_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    deadline_seconds = 3.0 if fault == "hang" else 20.0
+    deadline_seconds = patience(3.0) if fault == "hang" else 20.0
     settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "deadline_seconds": deadline_seconds}
     result = train_with(tmp_path, fault, once="it_happened", **settings)
     assert Path("it_happened").exists()
@@ -170,18 +172,28 @@ def test_one_that_fails_once_on_a_thread_beside_others_is_brought_back_and_the_b
     assert result.digest == undisturbed(tmp_path, **BESIDE_OTHERS)
 
 
-def test_one_that_hangs_again_on_a_thread_ends_the_run_with_its_stack_and_what_led_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schedule", ["hts", "async"])
+def test_one_that_hangs_again_on_a_thread_ends_the_run_with_its_stack_and_what_led_there(
+    tmp_path: Path, schedule: Any
+) -> None:
+    """Even where the others do not wait for it."""
+    settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "total_steps": 1_000_000, "schedule": schedule}
     with pytest.raises(EnvironmentFailure) as failure:
-        train_with(tmp_path, "hang", deadline_seconds=2.0, **BESIDE_OTHERS, **ON_THREADS)
+        train_with(tmp_path, "hang", deadline_seconds=2.0, **settings)
     assert re.match(r"environment 0 of executor 0 \(pid \d+\) got nowhere for deadline_seconds=2", str(failure.value))
     assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     assert psutil.Process().children() == []
 
 
-def test_one_that_crashes_again_on_a_thread_ends_the_run_with_all_that_may_have_done_it(tmp_path: Path) -> None:
-    with pytest.raises(HtsrlError, match=r"in (one of environments \[0, .*\]|environment 0), executor 0 .* SIGSEGV"):
-        train_with(tmp_path, "segfault", **BESIDE_OTHERS, **ON_THREADS)
+def test_one_that_crashes_again_on_a_thread_is_told_from_the_others(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is in the same step each time, and they are not."""
+    with pytest.raises(EnvironmentFailure, match=r"^in environment 0, executor 0 \(pid \d+\) was killed by SIGSEGV"):
+        train_with(tmp_path, "segfault", num_envs=8, step_seconds=0.002, **ON_THREADS)
+    assert capfd.readouterr().err.count("is started again") <= 6
+    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     assert psutil.Process().children() == []
 
 

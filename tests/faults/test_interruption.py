@@ -213,15 +213,7 @@ def test_ctrl_c_in_the_middle_of_writing_things_down_loses_no_update_and_writes_
 
     monkeypatch.setattr(JsonLines, "write", interrupted_write)
     experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=8, total_steps=100_000)
-    quiet = Placement(
-        backend,
-        num_executors=1,
-        num_actors=0,
-        run_dir=tmp_path / "run",
-        tensorboard=False,
-        progress="off",
-        log_every_steps=1,
-    )
+    quiet = Placement(backend, 1, 0, run_dir=tmp_path / "run", tensorboard=False, progress="off", log_every_steps=1)
     with pytest.raises(KeyboardInterrupt):
         train(Config(experiment, quiet))
     assert_all_of_one_version(tmp_path / "run")

@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ from gymnasium import spaces
 from htsrl import Config, ConfigError, Experiment, Placement
 from htsrl.config import MOST_ENVS_ON_THREADS, available_cores
 from htsrl.config_check import check
-from htsrl.envs.pace import Pace, lets_others_run, pace_of
+from htsrl.envs.pace import Pace, bear_one_another, pace_of
 from htsrl.numerics import single_threaded
 from htsrl.survey import draw_blueprint
 
@@ -77,6 +78,31 @@ class Attached(Paced):
             raise RuntimeError("signal only works in main thread of the main interpreter")
 
 
+class Stuck(Paced):
+    """Waits for the main thread for ever, as a window's events may."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(60.0)
+        return super().reset(seed=seed)
+
+
+class Meddling(Paced):
+    """Has its state where all others have theirs, as a client that a module shares."""
+
+    state = 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        seen, info = super().reset(seed=seed)
+        self._own = float(self.np_random.uniform())
+        return seen, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        Meddling.state = self._own
+        seen, *rest = super().step(action)
+        return np.full_like(seen, Meddling.state), *rest
+
+
 def pace(step_seconds: float) -> Pace:
     found = pace_of(Paced(step_seconds))
     assert found is not None
@@ -120,18 +146,45 @@ def test_executors_leave_the_learner_a_core_where_it_works_meanwhile_and_takes_l
     assert len(blueprint.executor_envs) == max(available_cores() - leaves_a_core, 1)
 
 
-def test_one_that_sleeps_waits_and_one_that_computes_does_not() -> None:
-    assert pace(0.003).waits
-    assert not pace(0.0001).waits, "too short for threads"
-    computing = pace_of(Computing(0.003))
-    assert computing is not None
-    assert not computing.waits
+@pytest.mark.parametrize(
+    ("step_seconds", "cpu_share", "num_envs", "pays"),
+    [
+        (0.005, 0.01, 16, True),
+        (0.001, 0.01, 16, False),  # too short to tell
+        (0.005, 0.5, 16, False),  # computes
+        (0.005, 0.01, 4, False),  # a core each
+        (0.005, 0.2, 16, True),  # five at once
+        (0.005, 0.24, 5, True),
+    ],
+)
+def test_threads_pay_where_more_can_wait_at_once_than_there_are_cores(
+    step_seconds: float, cpu_share: float, num_envs: int, pays: bool
+) -> None:
+    found = Pace(step_seconds, cpu_share, look_seconds=0.1, seen=())
+    assert found.waits_for_more_than(4, num_envs) is pays
 
 
-def test_only_one_that_can_live_on_a_thread_and_leaves_others_alone_lets_others_run() -> None:
-    assert lets_others_run(lambda: Paced(0.006))
-    assert not lets_others_run(lambda: Locking(0.006))
-    assert not lets_others_run(lambda: Attached(0.006))
+def bears_another(env: Callable[[], Paced]) -> bool:
+    alone = pace_of(env())
+    assert alone is not None
+    return bear_one_another(env, alone, most_seconds=5.0)
+
+
+def test_environments_bear_one_another_unless_they_lock_others_out_or_cannot_live_on_a_thread() -> None:
+    assert bears_another(lambda: Paced(0.006))
+    assert not bears_another(lambda: Locking(0.006))
+    assert not bears_another(lambda: Attached(0.006))
+
+
+def test_environments_that_meddle_with_one_another_are_found_out() -> None:
+    assert not bears_another(lambda: Meddling(0.006))
+
+
+def test_an_environment_that_hangs_on_a_thread_is_not_waited_for() -> None:
+    start = time.monotonic()
+    alone = Pace(0.006, 0.01, look_seconds=0.1, seen=())
+    assert not bear_one_another(lambda: Stuck(0.006), alone, most_seconds=0.5)
+    assert time.monotonic() - start < 5.0
 
 
 @pytest.mark.parametrize(
@@ -141,6 +194,7 @@ def test_only_one_that_can_live_on_a_thread_and_leaves_others_alone_lets_others_
         (Computing, Placement(), False),
         (Locking, Placement(), False),
         (Attached, Placement(), False),
+        (Meddling, Placement(), False),
         (Paced, Placement(num_executors=2), False),
         (Paced, Placement(executor_threads=False), False),
         (Paced, Placement("inline"), False),
@@ -151,17 +205,20 @@ def test_environments_that_wait_step_on_threads_unless_told_otherwise(
     env: type[Paced], placement: Placement, on_threads: bool
 ) -> None:
     with single_threaded():
-        blueprint = draw_blueprint(Config(Experiment(env, env_args={"step_seconds": 0.006}, num_envs=8), placement))
+        blueprint = draw_blueprint(Config(Experiment(env, env_args={"step_seconds": 0.006}, num_envs=32), placement))
     assert blueprint.on_threads is on_threads
     if on_threads:
         assert len(blueprint.executor_envs) == 1
         assert not blueprint.acts_for_itself, "an actor would wait for the interpreter's lock at every operation"
 
 
-def test_more_environments_than_one_process_should_have_threads_are_not_stepped_on_them() -> None:
+def test_more_environments_than_threads_should_be_are_not_stepped_on_them() -> None:
     most = MOST_ENVS_ON_THREADS
     experiment = Experiment(Paced, env_args={"step_seconds": 0.003}, num_envs=most + 1, sync_interval=16)
     with single_threaded():
         assert not draw_blueprint(Config(experiment, Placement())).on_threads
-    with pytest.raises(ConfigError, match=f"num_envs={most + 1} on threads of one process .* use {most} or fewer"):
+    with pytest.raises(ConfigError, match=f"num_envs={most + 1} is more than one run can have on threads; use {most}"):
         check(Config(experiment, Placement(executor_threads=True)))
+    few = Config(replace(experiment, num_envs=128), Placement(num_executors=1, executor_threads=True))
+    with pytest.raises(ConfigError, match=r"num_envs=128 on threads of num_executors=1 .* use num_executors=2 or more"):
+        check(few)

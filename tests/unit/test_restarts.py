@@ -11,9 +11,16 @@ from htsrl.errors import (
     NotReproduced,
     PeerDied,
     TrainingDiverged,
+    UnclearCrash,
     WaitTimeout,
 )
-from htsrl.placements.restarts import MOST_KILLS_AT_ONE_POINT, MOST_KILLS_IN_ONE_STEP, Death, Restarts
+from htsrl.placements.restarts import (
+    MOST_KILLS_AT_ONE_POINT,
+    MOST_KILLS_IN_ONE_STEP,
+    MOST_UNCLEAR_CRASHES,
+    Death,
+    Restarts,
+)
 
 
 def death(worker: int = 0, point: int = 0, by_sigkill: bool = False, error: HtsrlError | None = None) -> Death:
@@ -63,3 +70,10 @@ def test_what_would_happen_again_for_certain_is_not_tried_again(kind: type[Htsrl
 def test_without_restarts_the_first_death_is_the_end() -> None:
     killed = Death(0, "step 7", by_sigkill=True, error=PeerDied("it died"), suspect=5)
     assert Restarts(allowed=False).judge(killed) is killed.error
+
+
+def test_a_crash_that_may_be_of_several_is_given_time_to_become_clear() -> None:
+    restarts = Restarts(allowed=True)
+    crash = Death(0, point="here", by_sigkill=False, error=UnclearCrash("in one of environments [0, 1]"))
+    assert [restarts.judge(crash) for _ in range(MOST_UNCLEAR_CRASHES)] == [None] * MOST_UNCLEAR_CRASHES
+    assert restarts.judge(crash) is crash.error

@@ -67,7 +67,7 @@ def executors_advice(times: StepTimes) -> str:
         )
     return (
         f"{computes} and waits for the rest (a clock, or another process), so let all wait at once: on threads, which "
-        "a run chooses by itself where steps of 2 ms and more let other threads run, or with an executor for each, "
+        "a run chooses by itself where environments bear one another there, or with an executor for each, "
         f"--num-executors {num_executors} for --num-envs {NUM_ENVS}"
     )
 
