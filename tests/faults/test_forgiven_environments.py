@@ -62,6 +62,9 @@ def test_the_placement_and_a_resume_change_neither_bits_nor_count(tmp_path: Path
     processes = train_with(tmp_path / "processes", "raise", backend="processes", num_executors=2, num_actors=1)
     assert read_links(tmp_path / "processes") == read_links(tmp_path / "inline")
     assert (processes.env_errors, processes.restarts) == (1, 0)
+    threads = train_with(tmp_path / "threads", "raise", backend="processes", num_executors=1, executor_threads=True)
+    assert read_links(tmp_path / "threads") == read_links(tmp_path / "inline")
+    assert (threads.env_errors, threads.restarts) == (1, 0)
     for checkpoint in sorted((tmp_path / "inline" / "checkpoints").iterdir())[4:]:
         for file in checkpoint.iterdir():
             file.unlink()

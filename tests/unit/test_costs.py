@@ -55,9 +55,12 @@ def test_a_call_that_raises_is_counted_and_raises() -> None:
     assert seconds[Cost.SIMULATOR] > 0
 
 
-def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole() -> None:
-    measured = run(SMALL, backend="processes", num_executors=1, measure_costs=True, log_every_steps=20)
-    last = measured.metrics[-1]
+@pytest.mark.parametrize("executor_threads", [False, True], ids=["in turn", "on threads"])
+def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole(executor_threads: bool) -> None:
+    crew = {"backend": "processes", "num_executors": 1, "num_actors": 1, "executor_threads": executor_threads}
+    measured = run(SMALL, **crew, measure_costs=True, log_every_steps=20)
+    first, last = measured.metrics[0], measured.metrics[-1]
+    assert float(last["cpu/total_seconds"] or 0) > float(first["cpu/total_seconds"] or 0)
     parts = [float(last[f"cpu/{cost.name.lower()}_seconds"] or 0) for cost in Cost]
     assert min(parts) > 0
     assert sum(parts[: Cost.TOTAL]) < parts[Cost.TOTAL]
