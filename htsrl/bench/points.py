@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,6 +90,10 @@ class Point:
         return {"law": "exponential" if self.cv == 1 else "gamma", "mean_seconds": mean_seconds, "cv": self.cv}
 
 
+def lockstep(point: Point) -> Point:
+    return replace(point, schedule="lockstep")
+
+
 @dataclass(frozen=True)
 class Measured:
     """One run of a point."""
@@ -102,6 +107,9 @@ class Measured:
     """Versions that the data were behind, on average over the second half of the run, where it was measured."""
     load: float | None = None
     """The share of the time that the learner did not wait, in that half."""
+
+
+Run = Callable[[Point, float, float, int], Measured]
 
 
 def run_point(point: Point, mean_seconds: float, seconds: float, seed: int) -> Measured:

@@ -1,23 +1,18 @@
-"""The paper's figures with environments that sleep, and its headline, each beside what the claims say."""
+"""The paper's figures with environments that sleep, each beside what the claims say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from htsrl.bench.announcer import Announcer
-from htsrl.bench.claims import Barrier, StepTime, slowest_interval_seconds
+from htsrl.bench.headline import Headline, headline_table
 from htsrl.bench.lag import LagRow, lag_table
-from htsrl.bench.points import Measured, Point, run_point
+from htsrl.bench.points import Measured, Point, Run, lockstep, run_point
 from htsrl.bench.record import Summary, Table
 from htsrl.config import Config
 from htsrl.errors import ConfigError
-
-HEADLINE = Point(num_envs=32, sync_interval=128, epochs=4)
-"""With as many epochs as calibration starts from."""
-HEADLINE_GOAL = 3.5
-CALIBRATION_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,6 @@ class Figure:
         return tuple(
             side for point in self.hts for side in ([point, lockstep(point)] if self.has_lockstep else [point])
         )
-
-
-def lockstep(point: Point) -> Point:
-    return replace(point, schedule="lockstep")
 
 
 FIGURES = (
@@ -114,52 +105,6 @@ class VarianceBench:
         return {point.name: point.config(self.mean_seconds, self.seconds_per_run) for point in points}
 
 
-@dataclass(frozen=True)
-class Headline:
-    """HTS against the synchronous baseline where learning takes as long as rolling out."""
-
-    point: Point
-    """With the epochs that calibration found."""
-    rollout_seconds: float
-    """Claim 1's, of one interval of HTS."""
-    measured: Sequence[Measured]
-
-    def of(self, point: Point) -> list[Measured]:
-        return [run for run in self.measured if run.point == point]
-
-    def ratios(self) -> list[float]:
-        sides = zip(self.of(self.point), self.of(lockstep(self.point)), strict=True)
-        return [ours.steps_per_second / theirs.steps_per_second for ours, theirs in sides]
-
-    def learning_seconds(self) -> float:
-        """Of the baseline, whose learner has the machine for itself."""
-        return Summary.of([run.learning_seconds or 0.0 for run in self.of(lockstep(self.point))]).median
-
-    def claimed_ratio(self, mean_seconds: float) -> float:
-        """Of the baseline's time for an interval, a barrier at every step and then learning, to that of HTS."""
-        steps = self.point.num_envs * self.point.sync_interval
-        in_turn = steps / lockstep(self.point).bound(mean_seconds) + self.learning_seconds()
-        return in_turn / max(self.rollout_seconds, self.learning_seconds())
-
-    def document(self, mean_seconds: float) -> dict[str, Any]:
-        sides = {"hts": self.point, "lockstep": lockstep(self.point)}
-        return {
-            **{
-                name: asdict(Summary.of([run.steps_per_second for run in self.of(point)]))
-                for name, point in sides.items()
-            },
-            "ratio": asdict(Summary.of(self.ratios())),
-            "claimed_ratio": self.claimed_ratio(mean_seconds),
-            "goal": HEADLINE_GOAL,
-            "epochs": self.point.epochs,
-            "learning_seconds": self.learning_seconds(),
-            "rollout_seconds": self.rollout_seconds,
-        }
-
-
-Run = Callable[[Point, float, float, int], Measured]
-
-
 def measure(bench: VarianceBench, run: Run = run_point) -> list[Measured]:
     """All points in turn, each repetition with a seed, hence with sleeps, of its own."""
     return measure_points(bench, bench.points(), run)
@@ -174,27 +119,6 @@ def measure_points(bench: VarianceBench, points: Sequence[Point], run: Run = run
             measured.append(run(point, bench.mean_seconds, bench.seconds_per_run, seed))
             announcer.end(f"{measured[-1].steps_per_second:,.0f} steps/s")
     return measured
-
-
-def measure_headline(bench: VarianceBench, run: Run = run_point) -> Headline | None:
-    """Calibrate the learner by a short run, then both sides in turn."""
-    if not bench.headline_repetitions:
-        return None
-    announcer, measured = Announcer(1 + 2 * bench.headline_repetitions), []
-    rollout_seconds = slowest_interval_seconds(
-        Barrier(HEADLINE.num_envs, HEADLINE.sync_interval), StepTime(bench.mean_seconds, HEADLINE.cv)
-    )
-    announcer.begin(f"calibration: {lockstep(HEADLINE).name}")
-    trial = run(lockstep(HEADLINE), bench.mean_seconds, bench.seconds_per_run, CALIBRATION_SEED)
-    assert trial.learning_seconds is not None
-    point = replace(HEADLINE, epochs=max(1, round(HEADLINE.epochs * rollout_seconds / trial.learning_seconds)))
-    announcer.end(f"{point.epochs} epochs would take as long as rolling out")
-    for seed in range(1, bench.headline_repetitions + 1):
-        for side in (point, lockstep(point)):
-            announcer.begin(f"headline: {side.name}, seed {seed}")
-            measured.append(run(side, bench.mean_seconds, bench.seconds_per_run, seed))
-            announcer.end(f"{measured[-1].steps_per_second:,.0f} steps/s")
-    return Headline(point, rollout_seconds, measured)
 
 
 @dataclass(frozen=True)
@@ -262,7 +186,7 @@ def tables(
     bench: VarianceBench, by_figure: Mapping[str, Sequence[Row]], headline: Headline | None, lags: Sequence[LagRow]
 ) -> list[Table]:
     return [
-        *([_headline_table(headline, bench.mean_seconds)] if headline else []),
+        *([headline_table(headline, bench.mean_seconds)] if headline else []),
         *(_table(bench, figure, by_figure[figure.name]) for figure in bench.figures),
         *([lag_table(lags)] if lags else []),
     ]
@@ -307,33 +231,4 @@ def _note(bench: VarianceBench, figure: Figure) -> str:
         f"on average, A2C. Median (lowest to highest) of {bench.repetitions} seeds. The soft limit is that of htsrl's "
         "own barrier, by simulation; it lies above Claim 1's."
         + (" Per environment is relative to the first row." if figure.setting == "num_envs" else "")
-    )
-
-
-def _headline_table(headline: Headline, mean_seconds: float) -> Table:
-    of = headline.document(mean_seconds)
-    ratio = of["ratio"]
-    return Table(
-        ["hts steps/s", "lockstep steps/s", "ratio", "Claim 1's ratio", "goal", "learning", "rolling out"],
-        [
-            [
-                str(Summary(**of["hts"])),
-                str(Summary(**of["lockstep"])),
-                f"{ratio['median']:.2f} ({ratio['lowest']:.2f} to {ratio['highest']:.2f})",
-                f"{of['claimed_ratio']:.2f}",
-                f"{HEADLINE_GOAL:g} {'met' if ratio['median'] >= HEADLINE_GOAL else 'missed'}",
-                f"{of['learning_seconds']:.2f} s",
-                f"{of['rollout_seconds']:.2f} s",
-            ]
-        ],
-        [
-            f"The paper's headline: {headline.point.num_envs} environments, alpha {headline.point.sync_interval}, "
-            f"steps that sleep Exp({mean_seconds * 1000:g} ms) on a thread each, and learning as long as rolling out, "
-            "against a barrier at every step with the learner in turn. Learning is PPO with "
-            f"{headline.point.epochs} epochs, a number "
-            "that a short run beforehand found to take as long as Claim 1 says that an interval takes; the seconds of "
-            "learning are those of an update in the runs with a barrier at every step, whose learner has the machine "
-            "for itself. Median (lowest to highest); ratios of "
-            "runs with the same seed, one after the other.",
-        ],
     )

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
-import tempfile
-import threading
 import time
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 from fault_envs import DIED_AT, Fault, Faulty
+from faulty_run import (
+    FAULT_STEP,
+    JITTER,
+    LONG_ENOUGH,
+    ON_THREADS,
+    WORKERS,
+    Assassin,
+    assert_leads_to_the_fault,
+    long_enough_undisturbed,
+    train_with,
+    undisturbed,
+)
 from live_run import LiveRun, patience, survivors
 
-from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, RunResult, resume, train
+from htsrl import EnvironmentFailure, resume
 from htsrl.seeding import reset_seed
 
 STORAGE = r"storage [01] \(update \d+\)"
-
-
-WORKERS = ("executor 0", "actor 0", "learner")  # in the order in which they are started
 SEPARATE = ("--num-envs", "2", "--num-executors", "1", "--num-actors", "1")
-FAULT_STEP = 12  # of environment 0, in its second rollout
-TOTAL_STEPS = 400
-LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 1600}
-ON_THREADS: dict[str, Any] = {"executor_threads": True, "num_actors": 1}
-BESIDE_OTHERS: dict[str, Any] = {"num_envs": 3, "step_seconds": 0.002}
-"""Environments that are in the middle of their steps when one of them goes wrong."""
-JITTER = 0.005
-"""With these delays such a run takes seconds, so that nobody comes too late to harm it."""
 
 
 def obituary(victim: str, pid: int) -> str:
@@ -60,25 +56,6 @@ def test_without_restarts_a_killed_executor_ends_the_command_at_once_with_its_na
     assert seconds < patience(4.0)
 
 
-class Assassin(threading.Thread):
-    """Kills one worker of a run of this process as soon as it has learned something."""
-
-    signal = signal.SIGKILL
-
-    def __init__(self, run_dir: Path, victim: str) -> None:
-        super().__init__(daemon=True)
-        self._metrics_file = run_dir / "metrics.jsonl"
-        self._victim = victim
-        self.pid = -1
-
-    def run(self) -> None:
-        while not (self._metrics_file.exists() and self._metrics_file.read_text()):
-            time.sleep(0.005)
-        workers = sorted(psutil.Process().children(), key=lambda process: (process.create_time(), process.pid))
-        self.pid = workers[WORKERS.index(self._victim)].pid
-        os.kill(self.pid, self.signal)
-
-
 @pytest.mark.parametrize(
     ("victim", "on_threads"), [*((victim, False) for victim in WORKERS), ("executor 0", True), ("actor 0", True)]
 )
@@ -96,58 +73,6 @@ def test_a_killed_worker_is_named_and_started_again_and_the_bits_are_the_same(
     assert psutil.Process().children() == []
 
 
-def train_with(
-    tmp_path: Path,
-    fault: Fault,
-    num_envs: int = 1,
-    total_steps: int = TOTAL_STEPS,
-    deadline_seconds: float = 20.0,
-    once: str | None = None,
-    episode_steps: int = 1000,
-    fault_step: int = FAULT_STEP,
-    step_seconds: float = 0.0,
-    schedule: Any = "hts",
-    **placement: Any,
-) -> RunResult:
-    """Train here, with one environment that goes wrong at its step 12, in the second rollout."""
-    seed = reset_seed(seed=1, env=0, episode=0)
-    experiment = Experiment(
-        env=partial(
-            Faulty,
-            fault,
-            fault_seed=seed,
-            fault_step=fault_step,
-            episode_steps=episode_steps,
-            step_seconds=step_seconds,
-            once=once,
-        ),
-        algorithm=A2C(),
-        num_envs=num_envs,
-        schedule=schedule,
-        sync_interval=8,
-        total_steps=total_steps,
-    )
-    quietly: dict[str, Any] = {
-        "run_dir": tmp_path / "run",
-        "tensorboard": False,
-        "progress": "off",
-        "log_every_steps": 1,
-        "num_executors": 1,
-    }
-    return train(Config(experiment, replace(Placement(**quietly), deadline_seconds=deadline_seconds, **placement)))
-
-
-def undisturbed(tmp_path: Path, **settings: Any) -> str:
-    inline: dict[str, Any] = {"backend": "inline", "run_dir": tmp_path / "undisturbed"}
-    return train_with(tmp_path, "none", **settings, **inline).digest
-
-
-@cache
-def long_enough_undisturbed() -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        return undisturbed(Path(folder), **LONG_ENOUGH)
-
-
 @pytest.mark.parametrize("fault", ["raise", "sys.exit", "segfault", "hang"])
 def test_an_environment_that_fails_once_is_brought_back_and_the_bits_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
@@ -157,44 +82,6 @@ def test_an_environment_that_fails_once_is_brought_back_and_the_bits_are_the_sam
     assert Path("it_happened").exists()
     assert result.restarts == 1
     assert result.digest == undisturbed(tmp_path)
-
-
-@pytest.mark.parametrize("fault", ["raise", "sys.exit", "segfault", "hang"])
-def test_one_that_fails_once_on_a_thread_beside_others_is_brought_back_and_the_bits_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    deadline_seconds = patience(3.0) if fault == "hang" else 20.0
-    settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "deadline_seconds": deadline_seconds}
-    result = train_with(tmp_path, fault, once="it_happened", **settings)
-    assert Path("it_happened").exists()
-    assert result.restarts == 1
-    assert result.digest == undisturbed(tmp_path, **BESIDE_OTHERS)
-
-
-@pytest.mark.parametrize("schedule", ["hts", "async"])
-def test_one_that_hangs_again_on_a_thread_ends_the_run_with_its_stack_and_what_led_there(
-    tmp_path: Path, schedule: Any
-) -> None:
-    """Even where the others do not wait for it."""
-    settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "total_steps": 1_000_000, "schedule": schedule}
-    with pytest.raises(EnvironmentFailure) as failure:
-        train_with(tmp_path, "hang", deadline_seconds=2.0, **settings)
-    assert re.match(r"environment 0 of executor 0 \(pid \d+\) got nowhere for deadline_seconds=2", str(failure.value))
-    assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
-    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
-    assert psutil.Process().children() == []
-
-
-def test_one_that_crashes_again_on_a_thread_is_told_from_the_others(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It is in the same step each time, and they are not."""
-    with pytest.raises(EnvironmentFailure, match=r"^in environment 0, executor 0 \(pid \d+\) was killed by SIGSEGV"):
-        train_with(tmp_path, "segfault", num_envs=8, step_seconds=0.002, **ON_THREADS)
-    assert capfd.readouterr().err.count("is started again") <= 6
-    assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
-    assert psutil.Process().children() == []
 
 
 def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_led_there(
@@ -226,19 +113,6 @@ def test_an_environment_that_fails_again_ends_the_run_with_what_led_there_and_a_
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     mended = partial(Faulty, "none", fault_seed=reset_seed(1, 0, 0), fault_step=FAULT_STEP)
     assert resume(tmp_path / "run", env=mended).digest == undisturbed(tmp_path)
-
-
-def assert_leads_to_the_fault(path: Path) -> None:
-    reproducer = json.loads(path.read_text())
-    assert (reproducer["index"], reproducer["episode"], reproducer["state"]) == (0, 0, None)
-    assert reproducer["reset_seed"] == reset_seed(seed=1, env=0, episode=0)
-    env = Faulty("raise", fault_seed=reproducer["reset_seed"], fault_step=FAULT_STEP)
-    env.reset(seed=reproducer["reset_seed"])
-    *harmless, last = reproducer["actions"]
-    for action in harmless:
-        env.step(action)
-    with pytest.raises(ValueError, match="the robot fell over"):
-        env.step(last)
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from htsrl.bench import variance
+from htsrl.bench.headline import HEADLINE, Headline, measure_headline
 from htsrl.bench.lag import LAG_POINTS, lag_rows, lag_table
-from htsrl.bench.points import Measured, Point, _load, run_point
+from htsrl.bench.points import Measured, Point, _load, lockstep, run_point
 from htsrl.bench.tables.variance import FIGURES, VarianceTable
-from htsrl.bench.variance import HEADLINE, Headline, VarianceBench, lockstep
+from htsrl.bench.variance import VarianceBench
 from htsrl.errors import ConfigError
 
 MEAN = 0.005
@@ -82,7 +83,7 @@ def test_ideal_runs_reach_the_bound_and_its_ratio() -> None:
 
 
 def test_the_headline_is_calibrated_so_that_learning_takes_as_long_as_rolling_out() -> None:
-    headline = variance.measure_headline(BENCH, run=ideal)
+    headline = measure_headline(MEAN, 4.0, repetitions=2, run=ideal)
 
     assert headline is not None
     # 128 steps of the slowest of 32: 128 * 1.192 * 5 ms; an epoch takes 20 ms.
@@ -164,7 +165,7 @@ def test_a_learner_is_busy_when_it_does_not_wait() -> None:
 def test_bench_variance_writes_a_record_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variance.measure, "__defaults__", (ideal,))
     monkeypatch.setattr(variance.measure_points, "__defaults__", (ideal,))
-    monkeypatch.setattr(variance.measure_headline, "__defaults__", (ideal,))
+    monkeypatch.setattr(measure_headline, "__defaults__", (ideal,))
 
     VarianceTable(output=tmp_path).run()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from htsrl.bench import variance
 from htsrl.bench.command_line import bench_command
+from htsrl.bench.headline import measure_headline
 from htsrl.bench.lag import LAG_POINTS, lag_rows
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
@@ -47,7 +48,7 @@ class VarianceTable:
             self.headline_repetitions,
         )
         provenance = Provenance.take()
-        headline = variance.measure_headline(bench)
+        headline = measure_headline(self.mean_seconds, self.seconds_per_run, self.headline_repetitions)
         measured = variance.measure(bench)
         by_figure = {figure.name: variance.rows(bench, figure, measured) for figure in bench.figures}
         asynchronous = variance.measure_points(bench, LAG_POINTS) if self.lag else []
