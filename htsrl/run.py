@@ -59,7 +59,8 @@ def run_to_end(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, st
             raise
         except TrainingDiverged:
             update = shared.exchange.published_version
-            batch = {name: x for name, x in feed_of(shared).fields(update).items() if name in shared.storages.lasting}
+            bulky = shared.storages.spec.activation_names
+            batch = {name: x for name, x in feed_of(shared).fields(update).items() if name not in bulky}
             at_the_end("the batch", lambda: folder.save_diverged_batch(update, batch))
             raise
         except EnvironmentFailure as failure:

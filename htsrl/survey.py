@@ -28,6 +28,7 @@ from htsrl.roles.recall import wrapper_with_unknown_state
 from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
+    from htsrl.policies.light import LightPlan
     from htsrl.policies.policy import Policy
 
 HEAD_GAIN = 100.0
@@ -48,6 +49,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     activation_shapes = _kept_activations(config, policy, num_columns)
+    light = _light_plan(config, policy)
     trajectory = trajectory_spec(
         interface,
         experiment.interval_steps,
@@ -57,6 +59,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         forgives=experiment.on_env_error == "truncate",
         queue_length=experiment.queue_length if experiment.queues else None,
         activation_shapes=activation_shapes,
+        in_hindsight=light is not None,
     )
     num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     parameter_specs = tuple(parameter_arrays(policy, num_vectors))
@@ -68,10 +71,11 @@ def draw_blueprint(config: Config) -> Blueprint:
         interface=interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
-        shape=_reference_shape(policy, parameter_specs, trajectory, placement.device),
+        shape=_reference_shape(policy, light, parameter_specs, trajectory, placement.device),
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
         learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
+        light=light,
         on_threads=on_threads,
     )
 
@@ -164,8 +168,19 @@ def _kept_activations(config: Config, policy: Policy, num_columns: int) -> Mappi
     return shapes if is_delayed and num_bytes <= MOST_KEPT_BYTES else NO_ACTIVATIONS
 
 
+def _light_plan(config: Config, policy: Policy) -> LightPlan | None:
+    """Not where rollouts queue: many versions may have acted in one, too many to ask again in hindsight. Nor beside
+    another device, where it was never measured."""
+    from htsrl.policies.light_plan import light_plan
+
+    experiment = config.experiment
+    if experiment.queues or not config.placement.device.startswith("cpu"):
+        return None
+    return light_plan(policy, experiment.network)
+
+
 def _reference_shape(
-    policy: Policy, specs: Sequence[ArraySpec], trajectory: TrajectorySpec, device: str
+    policy: Policy, light: LightPlan | None, specs: Sequence[ArraySpec], trajectory: TrajectorySpec, device: str
 ) -> ReferenceShape:
     """Probe the policy as the actors will hold it: on their device, in the memory layout of a parameter slot."""
     import torch
@@ -190,9 +205,14 @@ def _reference_shape(
         policy.interface.actions.noise.draw(0, env=0, first_step=0, num_steps=num_rows)
     )
     on_device = {name: example.to(device) for name, example in examples.items()}
+    light_policy = light.policies(memory)[0] if light else None
+
+    def probe(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        if light_policy is None:
+            return probed.probe(inputs, inputs["noise"], keeps)
+        return torch.from_numpy(light_policy.probe({name: x.numpy() for name, x in inputs.items()}))
+
     try:
-        return find_reference_shape(
-            lambda inputs: probed.probe(inputs, inputs["noise"], keeps), on_device, trajectory.num_columns
-        )
+        return find_reference_shape(probe, on_device, trajectory.num_columns)
     finally:
         memory.close_fd()

@@ -2,7 +2,8 @@
 
 No roles, no storages, no ring of slots: a plain `nn.Module` per version, `torch.optim`, and environments stepped side
 by side. It shares with htsrl only the configuration and the seeding functions, which define the experiment. Where the
-order of float operations decides over the last bit, it takes the runtime's order.
+order of float operations decides over the last bit, it takes the runtime's order: actions, and values where a time
+limit cuts an episode, are computed step by step in NumPy, all else that is learned from in torch, for a whole rollout.
 
 Under `sync`, rollout j is made by theta[j] and update j starts there: this is textbook A2C and PPO. (With A2C and
 several unrolls per interval, each unroll's gradient is taken at the theta[j] that made it.)
@@ -222,7 +223,7 @@ class Rollout:
     log_probs: Float32
     values: Float32
     next_values: Float32
-    """Of the observation that truly followed, before any reset."""
+    """Of the observation that truly followed, before any reset; anything where there is no future."""
     rewards: Float32
     terminated: Bools
     truncated: Bools
@@ -249,25 +250,28 @@ class Worlds:
     def roll_out(self, network: ActorCritic, num_steps: int) -> Rollout:
         steps: list[tuple[NDArray[Any], ...]] = []
         for _ in range(num_steps):
-            obs = torch.from_numpy(self._obs)
-            actions, log_probs = network.act(obs, self._noise_of_this_step())
-            values = network.value(obs)
-            following, rewards, terminated, truncated = self._take(actions.numpy())
-            next_values = network.value(torch.from_numpy(following))
-            made = (actions.numpy(), log_probs.numpy(), values.numpy(), next_values.numpy())
-            steps.append((self._obs, *made, rewards, terminated, truncated))
+            acted = network.act(self._obs, self._noise_of_this_step())
+            following, rewards, terminated, truncated = self._take(acted)
+            steps.append((self._obs, acted, network.final_value(following), rewards, terminated, truncated))
             ended = terminated | truncated
             self._obs = np.stack([self._reset(b) if ended[b] else following[b] for b in range(len(ended))])
-        return Rollout(*(np.stack(column) for column in zip(*steps, strict=True)))
+        obs, actions, final_values, rewards, terminated, truncated = (np.stack(x) for x in zip(*steps, strict=True))
+        rows = torch.from_numpy(obs).flatten(0, 1)
+        log_probs, _ = network.assess(rows, torch.from_numpy(actions).flatten(0, 1))
+        values = network.value(rows).numpy().reshape(rewards.shape)
+        last_values = network.value(torch.from_numpy(self._obs)).numpy()
+        next_values = np.where(truncated, final_values, np.concatenate([values[1:], last_values[None]]))
+        made = (obs, actions, log_probs.numpy().reshape(rewards.shape), values, next_values)
+        return Rollout(*made, rewards, terminated, truncated)
 
     def close(self) -> None:
         for env in self._envs:
             env.close()
 
-    def _noise_of_this_step(self) -> Tensor:
+    def _noise_of_this_step(self) -> Float32:
         rows = [self._noise.draw(self._seed, b, self._step, 1) for b in range(len(self._envs))]
         self._step += 1
-        return torch.from_numpy(np.concatenate(rows))
+        return np.concatenate(rows)
 
     def _take(self, actions: NDArray[Any]) -> tuple[Float32, Float32, Bools, Bools]:
         if isinstance(self._actions, spaces.Box):
@@ -299,14 +303,14 @@ class ActorCritic(nn.Module):
         value: Tensor = self.critic_head(self.critic(obs))
         return value[:, 0]
 
-    def act(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions, and the logarithms of their probabilities."""
-        outputs = self.actor_head(self.actor(obs))
+    def act(self, obs: Float32, noise: Float32) -> NDArray[Any]:
+        outputs = in_numpy(nn.Sequential(*self.actor, self.actor_head), obs)
         if self._is_discrete:
-            actions = (torch.log_softmax(outputs, 1) + noise).argmax(1)
-        else:
-            actions = outputs + self.log_std.exp() * noise
-        return actions, self.assess(obs, actions)[0]
+            return np.asarray((outputs + noise).argmax(1))
+        return np.asarray(outputs + np.exp(self.log_std.numpy()) * noise)
+
+    def final_value(self, obs: Float32) -> Float32:
+        return in_numpy(nn.Sequential(*self.critic, self.critic_head), obs)[:, 0]
 
     def assess(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms of the probabilities of given actions, and entropies."""
@@ -317,6 +321,12 @@ class ActorCritic(nn.Module):
         z = (actions - outputs) * torch.exp(-self.log_std)
         log_prob = (-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(1)
         return log_prob, (self.log_std + 0.5 + 0.5 * math.log(2 * math.pi)).sum().expand(len(outputs))
+
+
+def in_numpy(layers: nn.Sequential, x: Float32) -> Float32:
+    for module in layers:
+        x = x.dot(module.weight.numpy().T) + module.bias.numpy() if isinstance(module, nn.Linear) else np.tanh(x)
+    return x
 
 
 def initial_network(experiment: Experiment, worlds: Worlds) -> ActorCritic:

@@ -1,12 +1,16 @@
-"""Runs of a benchmark that takes hours, kept one by one: what was interrupted goes on after the last that finished."""
+"""Runs of a benchmark that takes hours, kept one by one: what was interrupted goes on where it was."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from htsrl.bench.learned import Learned
@@ -20,7 +24,7 @@ PROBE = ".probe"
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """A file for each run in a folder; without a folder nothing is kept."""
+    """A file for each run in a folder, and the folder of the one under way; without a folder nothing is kept."""
 
     folder: Path | None
 
@@ -34,6 +38,16 @@ class FinishedRuns:
             (self.folder / PROBE).unlink()
         except OSError as error:
             raise ConfigError(f"finished_runs={self.folder} takes no files ({error}); name another folder") from error
+
+    @contextmanager
+    def room_for(self, name: str) -> Iterator[Path]:
+        """A folder for a run until it has finished: of one that is interrupted it stays."""
+        if self.folder is None:
+            with TemporaryDirectory(prefix="htsrl-bench-") as folder:
+                yield Path(folder) / "run"
+        else:
+            yield self.folder / name
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def find(self, name: str, config: Config) -> Learned | None:
         """The run of that name, if it is there; ConfigError where another configuration made it."""
@@ -66,4 +80,5 @@ class FinishedRuns:
 
 def _conditions(config: Config) -> dict[str, Any]:
     """What must be the same for runs to be compared."""
-    return {"config": json.loads(to_json(config)), "torch": version("torch")}
+    experiment = json.loads(to_json(config))["experiment"]
+    return {"experiment": experiment, "backend": config.placement.backend, "torch": version("torch")}

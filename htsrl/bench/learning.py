@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.command_line import train_command
@@ -17,7 +16,10 @@ from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict, ways_of
 from htsrl.config import Config, Placement
+from htsrl.errors import ConfigError, RunFolderError
 from htsrl.evaluate import evaluate
+from htsrl.resume import resume
+from htsrl.run_folder import RunFolder
 from htsrl.train import train
 
 EVALUATION_EPISODES = 100
@@ -39,8 +41,6 @@ class Learning:
             announcer.begin(f"{task.name}, {way}, seed {seed}")
             kept = self.found(task, way, seed)
             run = kept or self._learn_once(task, way, seed)
-            if not kept:
-                self.finished.put(_name(task, way, seed), self._config(task, way, seed), run)
             announcer.end(f"score {run.score:.1f}{' (kept from before)' if kept else ''}")
             learned.append(run)
         return learned
@@ -53,24 +53,45 @@ class Learning:
         return Config(task.with_seed(seed, way), self.placement)
 
     def _learn_once(self, task: Task, way: str, seed: int) -> Learned:
-        config, commit = self._config(task, way, seed), current_commit()
-        with TemporaryDirectory(prefix="htsrl-bench-") as folder:
-            run_dir = Path(folder) / "run"
-            result = train(replace(config, placement=replace(self.placement, run_dir=run_dir, progress="off")))
-            evaluation = evaluate(run_dir, EVALUATION_EPISODES)
-            curve = read_curve(run_dir)
-        return Learned(
-            way=way,
-            seed=seed,
-            score=evaluation.mean_return,
-            score_deviation=evaluation.std_return,
-            digest=result.digest,
-            steps=result.steps,
-            steps_per_second=result.steps_per_second,
-            command=train_command(config.experiment, EVALUATION_EPISODES),
-            commit=commit if commit == current_commit() else f"{commit}, changed while it ran",
-            curve=curve,
-        )
+        name, config, commit = _name(task, way, seed), self._config(task, way, seed), current_commit()
+        with self.finished.room_for(name) as run_dir:
+            goes_on = train_or_go_on(
+                replace(config, placement=replace(self.placement, run_dir=run_dir, progress="off"))
+            )
+            evaluation, result = evaluate(run_dir, EVALUATION_EPISODES), RunFolder(run_dir).result()
+            changed = ", begun before" if goes_on else ", changed while it ran" if commit != current_commit() else ""
+            learned = Learned(
+                way=way,
+                seed=seed,
+                score=evaluation.mean_return,
+                score_deviation=evaluation.std_return,
+                digest=result["digest"],
+                steps=result["steps"],
+                steps_per_second=result["steps_per_second"],
+                command=train_command(config.experiment, EVALUATION_EPISODES),
+                commit=commit and f"{commit}{changed}",
+                curve=read_curve(run_dir),
+            )
+            self.finished.put(name, config, learned)
+        return learned
+
+
+def train_or_go_on(config: Config) -> bool:
+    """Bring a run to its end, from wherever one in its folder came to; returns whether there was one."""
+    run_dir = config.placement.run_dir
+    assert run_dir is not None
+    if run_dir.exists():
+        try:
+            folder = RunFolder.existing(run_dir)
+            if folder.load_config().experiment != config.experiment:
+                raise ConfigError(f"{run_dir} holds a run with other settings; choose another folder, or remove it")
+            if not folder.is_complete():
+                resume(run_dir)
+            return True
+        except RunFolderError:  # it was not begun for long enough to leave anything
+            shutil.rmtree(run_dir)
+    train(config)
+    return False
 
 
 def tables(task: Task, learned: Sequence[Learned]) -> list[Table]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count, cycle
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from htsrl.envs.agents import agents_of
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.random_actions import RandomActions
+from htsrl.policies.light import LightPolicy
+from htsrl.policies.light_plan import light_plan
 from htsrl.policies.policy import Policy, policy_for
 from htsrl.policies.reference_probe import example_inputs
 
@@ -73,22 +75,31 @@ def _simulator(experiment: Experiment) -> Call:
 
 
 def _inference(experiment: Experiment, batch: int) -> Call:
-    """Actions, log-probabilities and values, as an actor asks for them."""
+    """Actions, log-probabilities and values, as an actor asks for them, or it and the learner in hindsight."""
     interface = _interface(experiment)
-    policy, _ = _held_as_in_a_run(experiment, interface)
-    seen, noise = example_inputs(interface, batch), _noise(interface, batch)
+    held = _held_as_in_a_run(experiment, interface)
+    policy, seen, noise = held.acting, example_inputs(interface, batch), _noise(interface, batch)
+    if held.light is None:
+        return torch.inference_mode()(lambda: policy.decide(seen, noise))
+    light, observations, drawn = held.light, {name: x.numpy() for name, x in seen.items()}, noise.numpy()
+    steps, calls = experiment.interval_steps, count(1)
+    rollout, taken = example_inputs(interface, steps * batch), torch.from_numpy(light.act(observations, drawn))
+    actions = taken.repeat(steps, *[1] * (taken.dim() - 1))
 
     @torch.inference_mode()
-    def decide() -> None:
-        policy.decide(seen, noise)
+    def act() -> None:
+        light.act(observations, drawn)
+        if next(calls) % steps == 0:
+            distribution, _ = policy.forward(rollout)
+            distribution.log_prob(actions)
 
-    return decide
+    return act
 
 
 def _learning(experiment: Experiment, batch: int) -> Call:
     """Forward, backward and the optimizer's step for one batch that is at hand."""
     interface = _interface(experiment)
-    _, draft = _held_as_in_a_run(experiment, interface)
+    draft = _held_as_in_a_run(experiment, interface).draft
     objective = _objective(experiment, interface, draft.policy, batch)
 
     def learn() -> None:
@@ -115,8 +126,16 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
     return objective_for(experiment, 0, made, Targets(advantages, decision.values + advantages))
 
 
-def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> tuple[Policy, Draft]:
-    """The policy of version 0 and a draft of version 1, in the memory layout of the parameter ring."""
+class Held(NamedTuple):
+    """What acts, in torch and if that is what actors do in NumPy, and a draft of the version after it."""
+
+    acting: Policy
+    light: LightPolicy | None
+    draft: Draft
+
+
+def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> Held:
+    """In the memory layout of the parameter ring."""
     policy = policy_for(experiment, interface, experiment.num_envs)
     num_vectors = NUM_VECTORS[experiment.algorithm.optimizer]
     memory = SharedArrays(parameter_arrays(policy, num_vectors))
@@ -124,7 +143,9 @@ def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> tuple[Pol
     ring.initialise(policy)
     memory.close_fd()
     acting: Any = ring.module(version=0)
-    return acting, Drafts(ring, experiment.algorithm).begin(version=1)
+    plan = light_plan(policy, experiment.network)
+    light = plan.policies(memory)[0] if plan else None
+    return Held(acting, light, Drafts(ring, experiment.algorithm).begin(version=1))
 
 
 def _interface(experiment: Experiment) -> Interface:

@@ -21,8 +21,9 @@ class Storages:
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
     versions, actions, log-probabilities, values and activations. The policy's memory before row t is written by the
-    actor that answers row t-1, and by the executor where a rollout or an episode begins. The learner adds the
-    bootstrap value of what follows a complete rollout, and activations that a checkpoint left out; else it only reads.
+    actor that answers row t-1, and by the executor where a rollout or an episode begins. To a complete rollout the
+    learner adds the bootstrap value of what follows, log-probabilities and values where those are left to it, and
+    activations that a checkpoint left out; else it only reads.
     """
 
     def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
@@ -32,6 +33,8 @@ class Storages:
         self.inputs = {name: self.fields[name] for name in spec.input_names}
         self.lasting = {field.name: self.fields[field.name] for field in spec.fields if not field.derived}
         """What the others can be made from again."""
+        self.cells = {name: array.reshape(-1, *array.shape[3:]) for name, array in self.fields.items()}
+        """The fields with storages, rows and columns as one axis."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.fields[name]

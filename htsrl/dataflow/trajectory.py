@@ -32,7 +32,7 @@ class Field:
     learned_from: bool = True
     """Part of the batch."""
     derived: bool = False
-    """Follows from the observations and the version that acted: neither digests nor checkpoints need it."""
+    """Follows from the observations and the version that acted, so checkpoints do without."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,12 @@ class TrajectorySpec:
     is_team: bool
     fields: tuple[Field, ...]
     observation_names: tuple[str, ...]
+    activation_names: tuple[str, ...]
+    """What layers gave when acting, if that is kept for learning."""
     state_size: int
     """How many numbers the policy's memory is, 0 where it has none."""
+    in_hindsight: bool
+    """Whether log-probabilities and values are left to the learner, which adds them once a rollout is complete."""
     noise: ActionNoise
     num_storages: int = NUM_STORAGES
 
@@ -57,11 +61,6 @@ class TrajectorySpec:
     def columns_of(self, env: int) -> int | slice:
         """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
         return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
-
-    @property
-    def activation_names(self) -> tuple[str, ...]:
-        """What layers gave when acting, if that is kept for learning."""
-        return tuple(field.name for field in self.fields if field.derived)
 
     @property
     def batch_names(self) -> tuple[str, ...]:
@@ -89,6 +88,7 @@ def trajectory_spec(
     forgives: bool = False,
     queue_length: int | None = None,
     activation_shapes: Mapping[str, tuple[int, ...]] = NO_ACTIVATIONS,
+    in_hindsight: bool = False,
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
     observations, action = interface.observations, interface.actions
@@ -98,8 +98,8 @@ def trajectory_spec(
         Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
         Field("versions", (), "int64"),
         Field("actions", action.shape, action.dtype),
-        Field("log_probs", (), "float32"),
-        Field("values", (), "float32"),
+        Field("log_probs", (), "float32", derived=in_hindsight),
+        Field("values", (), "float32", derived=in_hindsight),
         *(Field(name, shape, "float32", derived=True) for name, shape in activation_shapes.items()),
         Field("rewards", (), "float32"),
         Field("terminated", (), "bool"),
@@ -124,7 +124,9 @@ def trajectory_spec(
         is_team=team_size is not None,
         fields=tuple(fields),
         observation_names=tuple(observations),
+        activation_names=tuple(activation_shapes),
         state_size=state_size,
+        in_hindsight=in_hindsight,
         noise=action.noise,
         num_storages=queue_length or NUM_STORAGES,
     )

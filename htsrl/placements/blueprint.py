@@ -30,6 +30,9 @@ from htsrl.envs.agents import Agents, agents_of
 from htsrl.envs.forgiving import ForgivingAgents
 from htsrl.envs.make import make_env
 from htsrl.metrics.episodes import WINDOW
+from htsrl.policies.light import LightPlan
+from htsrl.roles.actor import Actor
+from htsrl.roles.answers import Answers, LightAnswers
 from htsrl.roles.executor import Bells, Executor
 from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
@@ -41,7 +44,6 @@ from htsrl.spaces import Interface
 if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
     from htsrl.policies.policy import Policy
-    from htsrl.roles.actor import Actor
     from htsrl.roles.differentiator import Differentiator
     from htsrl.roles.learner import Learner
     from htsrl.roles.report import UpdateReport
@@ -66,6 +68,8 @@ class Blueprint:
     """The environments that each actor serves."""
     learner_shards: tuple[Shards, ...]
     """The shards of every gradient that each learner worker takes: first the learner, then the differentiators."""
+    light: LightPlan | None = None
+    """How actors do without torch, where they do."""
     on_threads: bool = False
     """Whether executors step each environment on a thread of its own."""
 
@@ -129,10 +133,15 @@ class Blueprint:
 
         return ParameterRing(memory, self.build_policy, torch.device(device or self.config.placement.device))
 
-    def build_actor(self, index: int, shared: Shared, parameters: ParameterRing, executors: NotifyFor) -> Actor:
-        from htsrl.roles.actor import Actor
+    def build_actor(self, index: int, shared: Shared, memory: SharedArrays, executors: NotifyFor) -> Actor:
+        return Actor(self.actor_envs[index], shared, self._build_answers(shared, memory), self.shape, executors)
 
-        return Actor(self.actor_envs[index], shared, parameters, self.shape, executors)
+    def _build_answers(self, shared: Shared, memory: SharedArrays) -> Answers:
+        if self.light:
+            return LightAnswers(shared.storages, self.light.policies(memory))
+        from htsrl.roles.torch_answers import TorchAnswers
+
+        return TorchAnswers(shared.storages, shared.exchange, self.build_parameters(memory))
 
     def build_learner(
         self,

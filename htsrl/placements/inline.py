@@ -16,8 +16,7 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners)
     parameters = blueprint.build_parameters(memory)
     executors = [blueprint.build_executor(i, shared, NO_BELLS) for i in range(len(blueprint.executor_envs))]
     actors = [
-        blueprint.build_actor(i, shared, parameters, executors=lambda envs: None)
-        for i in range(len(blueprint.actor_envs))
+        blueprint.build_actor(i, shared, memory, executors=lambda envs: None) for i in range(len(blueprint.actor_envs))
     ]
     checkpoints = background_checkpoints(blueprint.config, memory, shared, listeners.on_checkpoint)
     learner = blueprint.build_learner(

@@ -32,9 +32,9 @@ def _import_what_computes() -> None:
     """All of it: an optimizer imports more when the first one is made."""
     import torch
 
-    import htsrl.roles.actor
     import htsrl.roles.differentiator
-    import htsrl.roles.learner  # noqa: F401
+    import htsrl.roles.learner
+    import htsrl.roles.torch_answers  # noqa: F401
 
     torch.optim.Adam([torch.zeros(1)], fused=True)
 

@@ -26,6 +26,7 @@ from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import ThreadBell, Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError
+from htsrl.numerics import use_one_thread
 from htsrl.parent_death import die_with_parent
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.blueprint import Blueprint, read_blueprint
@@ -107,16 +108,17 @@ def _build_roles(
     roles: list[Role] = []
     if hosted.executor is not None:
         roles.append(_build_executor(post, hosted.executor, shared, meter))
-    if hosted.actor is not None or hosted.differentiator is not None or hosted.learner:
-        from htsrl.numerics import use_one_thread
-
+    if hosted.actor is not None:
+        if blueprint.light is None:
+            use_one_thread()
+        actor = blueprint.build_actor(hosted.actor, shared, memory, doorbells.ring_executors)
+        if meter:
+            meter.watch(actor.answers, "act", Cost.INFERENCE)
+            meter.watch(actor.answers, "value", Cost.INFERENCE)
+        roles.append(actor)
+    if hosted.differentiator is not None or hosted.learner:
         use_one_thread()
         parameters = blueprint.build_parameters(memory)
-        if meter:
-            for policy in parameters.modules:
-                meter.watch(policy, "decide", Cost.INFERENCE)
-        if hosted.actor is not None:
-            roles.append(blueprint.build_actor(hosted.actor, shared, parameters, doorbells.ring_executors))
         if hosted.differentiator is not None:
             differentiator = blueprint.build_differentiator(
                 hosted.differentiator, memory, shared, parameters, doorbells.ring_learner
@@ -138,7 +140,7 @@ def _build_roles(
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)
                 if learner.completion:
-                    meter.watch(learner.completion, "add_last_values", Cost.INFERENCE)
+                    meter.watch(learner.completion, "complete", Cost.INFERENCE)
             roles.append(learner)
     return roles
 

@@ -8,11 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from htsrl.policies.constants import FORBIDDEN
+
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 # As tensors, of any device's use: a number takes longer to become one than small tensors take to be multiplied.
 _MINUS_HALF, _LOG_SQRT_2_PI = torch.tensor(-0.5), torch.tensor(LOG_SQRT_2_PI)
-FORBIDDEN = -1e8
-"""Logit of what a mask forbids: its probability is exactly 0, and nothing but finite numbers comes of it."""
 NODES = torch.linspace(-4.5, 4.5, 24)
 WEIGHTS = torch.softmax(-0.5 * NODES.square(), dim=0)
 """A standard normal distribution on a grid: for functions as smooth as ours no other nodes need to be fewer."""

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from htsrl.errors import ConfigError
+from htsrl.policies.constants import EPSILON, MOST_DEVIATIONS
 from htsrl.spaces import ObservationLeaf
-
-EPSILON = 1e-8
-MOST_DEVIATIONS = 10.0
 
 
 class RunningMoments(nn.Module):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from htsrl.dataflow.exchange import Asked, Tickets, Words
-from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
 from htsrl.kill_points import reach
-from htsrl.policies.policy import Decision, Policy
+from htsrl.roles.answers import Answers
 from htsrl.roles.role import NotifyFor
 from htsrl.schedules.schedule import has_step_barrier, loosely
 
@@ -28,28 +25,24 @@ class Actor:
         self,
         envs: Sequence[int],
         shared: Shared,
-        parameters: ParameterRing,
+        answers: Answers,
         shape: ReferenceShape,
         notify_executors: NotifyFor,
     ) -> None:
         self._envs = np.array(envs, dtype=np.int64)
-        self._storages = storages = shared.storages
+        self.answers = answers
         self._exchange = shared.exchange
         self._schedule = loosely(shared.schedule, shared.exchange.tickets)
         self._has_step_barrier = has_step_barrier(shared.schedule)
-        self._parameters = parameters
         self._shape = shape
         self._notify_executors = notify_executors
-        self._device = parameters.slots.device
-        self._num_agents = storages.spec.num_agents
-        self._num_columns = storages.spec.num_columns
+        spec = shared.storages.spec
+        self._num_agents = spec.num_agents
+        self._num_columns = spec.num_columns
         # One row more than there are steps, for the value of what follows the last.
-        self._rows_per_storage = storages.spec.num_steps + 1
-        self._num_rows = storages.spec.num_storages * self._rows_per_storage
-        # The storages, rows and columns of a field as one axis of cells.
-        self._fields = {name: array.reshape(-1, *array.shape[3:]) for name, array in storages.fields.items()}
-        self._inputs = tuple(storages.inputs)
-        self._keeps_activations = bool(storages.spec.activation_names)
+        self._rows_per_storage = spec.num_steps + 1
+        self._num_rows = spec.num_storages * self._rows_per_storage
+        self._fields = shared.storages.cells
 
     def advance(self) -> bool:
         asked = self._ready()
@@ -58,19 +51,23 @@ class Actor:
         # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
         published = self._exchange.published_version
         greetings: Asked = {}
-        by_version: dict[int, Asked] = {}
+        to_act: dict[int, Asked] = {}  # by version
+        for_value: dict[int, Asked] = {}
         for env, ticket in asked.items():
             if Tickets.is_greeting(ticket):
                 greetings[env] = ticket
             else:
                 version = self._schedule.answering_version(env, ticket, published)
-                by_version.setdefault(version, {})[env] = ticket
+                if version <= published:
+                    kind = for_value if Tickets.is_for_value(ticket) else to_act
+                    kind.setdefault(version, {})[env] = ticket
         if greetings:
             self._hand_over(greetings)
-        acting = sorted(version for version in by_version if version <= published)
-        for version in acting:
-            self._answer(version, by_version[version])
-        return bool(greetings or acting)
+        for version, of_version in sorted(to_act.items()):
+            self._act(version, of_version)
+        for version, of_version in sorted(for_value.items()):
+            self._value(version, of_version)
+        return bool(greetings or to_act or for_value)
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
@@ -88,27 +85,29 @@ class Actor:
             if ticket <= reached or Tickets.is_for_value(ticket) or Tickets.is_greeting(ticket)
         }
 
-    def _answer(self, version: int, asked: Asked) -> None:
+    def _act(self, version: int, asked: Asked) -> None:
         """Decide for environments with one version."""
         columns, input_cells, cells = self._places(asked)
         batch, places = self._shape.lay_out(input_cells, columns)
-        version, decision = self._decide(version, batch)
-        answers = {name: answer.numpy(force=True)[places] for name, answer in _named(decision)}
-        for_value = [Tickets.is_for_value(ticket) for ticket in asked.values()]
-        if any(for_value):
-            to_act = ~np.repeat(for_value, self._num_agents)
-            cells_before = cells[~to_act] - self._num_columns
-            self._fields["bootstrap_values"][cells_before] = answers["values"][~to_act]
-            if BOOTSTRAP_VERSIONS in self._fields:
-                self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
-            input_cells, cells = input_cells[to_act], cells[to_act]
-            answers = {name: answer[to_act] for name, answer in answers.items()}
-        if MEMORY in answers:
-            self._remember(answers.pop(MEMORY), input_cells, cells)
+        version, answers = self.answers.act(version, batch)
         for name, answer in answers.items():
-            self._fields[name][cells] = answer
+            if name == MEMORY:
+                self._remember(answer[places], input_cells, cells)
+            else:
+                self._fields[name][cells] = answer[places]
             reach("inside an answer")
         self._fields["versions"][cells] = version
+        self._hand_over(asked)
+
+    def _value(self, version: int, asked: Asked) -> None:
+        """Say what there is to expect, after the step before, of what environments see."""
+        columns, input_cells, cells = self._places(asked)
+        batch, places = self._shape.lay_out(input_cells, columns)
+        version, values = self.answers.value(version, batch)
+        cells_before = cells - self._num_columns
+        self._fields["bootstrap_values"][cells_before] = values[places]
+        if BOOTSTRAP_VERSIONS in self._fields:
+            self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
         self._hand_over(asked)
 
     def _hand_over(self, asked: Asked) -> None:
@@ -141,37 +140,8 @@ class Actor:
         first = np.array(of_first_agents)
         return first if self._num_agents == 1 else (first[:, None] + np.arange(self._num_agents)).reshape(-1)
 
-    @torch.inference_mode()
-    def _decide(self, version: int, cells: Words) -> tuple[int, Decision]:
-        """What a policy makes of these cells; its version is another only where an asynchronous learner overtook it."""
-        inputs = {name: self._taken(name, cells) for name in self._inputs}
-        noise = self._taken("noise", cells)
-        while True:
-            policy = self._parameters.module(version)
-            assert isinstance(policy, Policy)
-            decision = policy.decide(inputs, noise, self._keeps_activations)
-            newest = self._exchange.published_version
-            if newest <= version + 1:
-                return version, decision
-            version = newest  # the slot that was read may be the next draft's by now
-
-    def _taken(self, name: str, cells: Words) -> Tensor:
-        """Copied by NumPy: torch takes three times as long for 16 small rows, twenty times for Atari's images."""
-        taken = torch.from_numpy(self._fields[name].take(cells, axis=0))
-        return taken if self._device.type == "cpu" else taken.to(self._device)
-
     def _remember(self, states: NDArray[Any], input_cells: Words, cells: Words) -> None:
         """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
         if "active" in self._fields:
             states = np.where(self._fields["active"][cells, None], states, np.float32(0))
         self._fields[MEMORY][input_cells + self._num_columns] = states
-
-
-def _named(decision: Decision) -> Iterator[tuple[str, Tensor]]:
-    """The parts of a decision, by the fields that they belong in."""
-    yield "actions", decision.actions
-    yield "log_probs", decision.log_probs
-    yield "values", decision.values
-    if decision.states is not None:
-        yield MEMORY, decision.states
-    yield from decision.activations.items()

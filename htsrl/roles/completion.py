@@ -1,13 +1,17 @@
 """What the learner adds to complete rollouts before it learns from them, by the version that acted there.
 
-Nobody else writes to those places until the next version is published. Rows are laid out as an actor lays them out,
-so they have the bits that it would have given them, however often it is done.
+Nobody else writes to those places until the next version is published, and all that it is made from stays as it is: so
+it has the same bits however often it is done. Where rows are laid out as an actor lays them out, they have the bits
+that it would have given them.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from htsrl.dataflow.exchange import Words
@@ -30,20 +34,36 @@ class Completion:
         self._shape = shape
         self._device = parameters.slots.device
 
+    def complete(self, rollout: int) -> None:
+        """Before it is learned from."""
+        if self._storages.spec.in_hindsight:
+            self._add_log_probs_and_values(rollout)
+        self._add_last_values(rollout)
+
     @torch.inference_mode()
-    def add_last_values(self, rollout: int) -> None:
+    def _add_log_probs_and_values(self, rollout: int) -> None:
+        """Of all steps at once, which is always the same shape."""
+        storages, storage = self._storages, self._storages.of_rollout(rollout)
+        batch = storages.batch(storage)
+        seen = {name: self._rows(batch[name]) for name in storages.observations}
+        distribution, values = self._policy_of(rollout).forward(seen)
+        log_probs = distribution.log_prob(self._rows(batch["actions"]))
+        for name, of_rows in (("log_probs", log_probs), ("values", values)):
+            batch[name][...] = of_rows.numpy(force=True).reshape(batch[name].shape)
+            reach("inside a hindsight")
+
+    @torch.inference_mode()
+    def _add_last_values(self, rollout: int) -> None:
         """The value of what follows a rollout's last step, where the episode goes on."""
         storages, last = self._storages, self._storages.spec.num_steps - 1
         storage = storages.of_rollout(rollout)
         goes_on = ~(storages["terminated"][storage, last] | storages["truncated"][storage, last])
         if storages.spec.is_team:
             goes_on &= storages["active"][storage, last]
-        columns: Words = np.flatnonzero(goes_on)
-        if not len(columns):
-            return
+        columns: Words = np.arange(storages.spec.num_columns)
         batch, places = self._shape.lay_out(columns, columns)
         _, values, _ = self._policy_of(rollout).respond(self._inputs(storage, last + 1, batch))
-        storages["bootstrap_values"][storage, last, columns] = values.numpy(force=True)[places]
+        storages["bootstrap_values"][storage, last, goes_on] = values.numpy(force=True)[places][goes_on]
         reach("inside a completion")
 
     @torch.inference_mode()
@@ -67,6 +87,9 @@ class Completion:
         policy = self._parameters.module(self._schedule.acting_version(rollout))
         assert isinstance(policy, Policy)
         return policy
+
+    def _rows(self, steps_TB: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(steps_TB).to(self._device).flatten(0, 1)
 
     def _inputs(self, storage: int, row: int, columns: Words) -> dict[str, Tensor]:
         return {name: self._tensor(name, storage, row, columns) for name in self._storages.inputs}

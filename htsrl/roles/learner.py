@@ -70,12 +70,13 @@ class Learner:
         if self.finished or not self._feed.is_ready(self.update):
             return False
         self._feed.settle(self.update)
-        if self.completion:
-            self.completion.add_last_values(self.update)
         fields = self._feed.fields(self.update)
         self._feed.check_versions(self.update, fields)
-        lasting = {name: array for name, array in fields.items() if name in self._storages.lasting}
-        batch_hash, witness = hash_batch(lasting, self._storages.spec.num_envs), self._witness()
+        if self.completion:
+            self.completion.complete(self.update)
+        spec = self._storages.spec
+        hashed = {name: array for name, array in fields.items() if name not in spec.activation_names}
+        batch_hash, witness = hash_batch(hashed, spec.num_envs), self._witness()
         self._episodes.add(fields["episode_returns"], fields["episode_lengths"])
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
         self._at_barrier(self.update)

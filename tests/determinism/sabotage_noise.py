@@ -1,17 +1,17 @@
-"""In worker processes, actions are drawn by the actor, from torch's own generator: what the paper forbids."""
+"""In worker processes, actions are drawn by the actor, from a generator of its own: what the paper forbids."""
 
 from __future__ import annotations
 
 from helpers import in_worker_process
 
 if in_worker_process():
-    import torch
-    from torch import Tensor
+    import numpy as np
 
-    from htsrl.policies.distributions import Categorical
+    from htsrl.policies.light import Array, LightPolicy
 
-    def sample_by_the_actor(self: Categorical, noise: Tensor) -> Tensor:
-        uniform = torch.rand_like(self.log_probs).clamp(1e-6, 1 - 1e-6)
-        return (self.log_probs - (-uniform.log()).log()).argmax(dim=-1)
+    GENERATOR = np.random.default_rng(0)
 
-    Categorical.sample = sample_by_the_actor  # type: ignore[method-assign]
+    def sample_by_the_actor(self: LightPolicy, outputs: Array, mask: Array | None, noise: Array) -> Array:
+        return np.asarray((outputs + GENERATOR.gumbel(size=outputs.shape)).argmax(axis=1))
+
+    LightPolicy._sample = sample_by_the_actor  # type: ignore[method-assign]

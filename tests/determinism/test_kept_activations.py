@@ -31,11 +31,11 @@ def interrupted(experiment: Experiment, run_dir: Path) -> None:
     def stop_early(self: Completion, rollout: int) -> None:
         if rollout == experiment.num_intervals - LAST_BARRIERS:
             raise Enough
-        add_last_values(self, rollout)
+        complete(self, rollout)
 
-    add_last_values = Completion.add_last_values
+    complete = Completion.complete
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Completion, "add_last_values", stop_early)
+        patch.setattr(Completion, "complete", stop_early)
         with pytest.raises(Enough):
             train(Config(experiment, quiet(run_dir, num_executors=2)))
 
@@ -93,7 +93,7 @@ def test_a_run_may_be_resumed_where_some_environments_are_ahead(tmp_path: Path) 
         raise Enough
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Completion, "add_last_values", never)
+        patch.setattr(Completion, "complete", never)
         with pytest.raises(Enough):
             train(Config(experiment, quiet(tmp_path / "run", num_executors=3, num_actors=1)))
     resume(tmp_path / "run")

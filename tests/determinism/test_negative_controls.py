@@ -41,11 +41,9 @@ def digests_without_strict_products() -> Digests:
     return digests
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_unpadded_batches_make_the_digest_depend_on_their_sizes(
-    name: str, digests_without_strict_products: Digests
-) -> None:
-    assert len(set(digests_without_strict_products["unpadded"][name])) > 1
+def test_unpadded_batches_make_the_digest_depend_on_their_sizes(digests_without_strict_products: Digests) -> None:
+    """Of a policy that acts in torch; the few numbers of the others, in NumPy, may have the same bits in any batch."""
+    assert len(set(digests_without_strict_products["unpadded"]["pixels_a2c"])) > 1
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

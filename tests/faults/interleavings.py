@@ -90,8 +90,7 @@ class Company:
         return self._blueprint.build_executor(index, self._shared, NO_BELLS)
 
     def _actor(self, index: int) -> Role:
-        parameters = self._blueprint.build_parameters(self.memory)
-        return self._blueprint.build_actor(index, self._shared, parameters, executors=lambda envs: None)
+        return self._blueprint.build_actor(index, self._shared, self.memory, executors=lambda envs: None)
 
     def _differentiator(self, index: int) -> Role:
         parameters = self._blueprint.build_parameters(self.memory)

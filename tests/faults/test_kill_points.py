@@ -32,6 +32,7 @@ EXECUTOR = (
 )
 ACTOR = ("inside an answer", "before an answer", "after an answer")
 LEARNER = (
+    "inside a hindsight",
     "inside a completion",
     "optimizer step",
     "before a commit",
@@ -69,6 +70,7 @@ LATER = [
     Kill("executor 0", "before a rollout counts", 60),
     Kill("executor 0", "after a rollout counts", 77),
     Kill("actor 0", "inside an answer", 70),
+    Kill("learner", "inside a hindsight", 32),
     Kill("learner", "optimizer step", 17),
     Kill("learner", "before a publish", 20),
     Kill("learner", "checkpoint written", 3),

@@ -43,7 +43,7 @@ class Crew:
             prepare(self.shared, memory)
             followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
             self.executors = [blueprint.build_executor(i, followed, NO_BELLS) for i in range(experiment.num_envs)]
-            self.actors = [blueprint.build_actor(i, self.shared, parameters, lambda envs: None) for i in range(2)]
+            self.actors = [blueprint.build_actor(i, self.shared, memory, lambda envs: None) for i in range(2)]
             self.learner = blueprint.build_learner(
                 memory,
                 self.shared,

@@ -18,6 +18,7 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.digest import hash_batch
 from htsrl.envs.team import Team
+from htsrl.policies.light import LightPolicy
 from htsrl.policies.policy import Policy
 from htsrl.roles import learner as learner_module
 from htsrl.seeding import reset_seed
@@ -111,20 +112,20 @@ def test_an_agent_whose_time_is_up_before_the_others_is_valued_at_its_own_last_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Agent 1 is cut after step 6, in the second rollout, which version 0 acts in; version 0 is the initial policy."""
-    values: list[torch.Tensor] = []
-    decide = Policy.decide
+    values: list[float] = []
+    value = LightPolicy.value
 
-    def remember(self: Policy, observations: Any, *noise_and_more: Any) -> Any:
-        decision = decide(self, observations, *noise_and_more)
+    def remember(self: LightPolicy, observations: Any) -> Any:
+        answered = value(self, observations)
         agents, steps = (observations["obs"][:, :2] * 16).T
-        values.extend(decision.values[(agents == 1) & (steps == 7)].unbind())
-        return decision
+        values.extend(answered[(agents == 1) & (steps == 7)].tolist())
+        return answered
 
-    monkeypatch.setattr(Policy, "decide", remember)
+    monkeypatch.setattr(LightPolicy, "value", remember)
     fields = recorded(monkeypatch, EXPERIMENT)
     step_6 = fields["truncated"][6, 0]
     assert step_6.tolist() == [False, True, False]
-    assert fields["bootstrap_values"][6, 0, 1] in [float(value) for value in values]
+    assert fields["bootstrap_values"][6, 0, 1] in values
 
 
 @pytest.mark.parametrize("team", [Loner, Pair])

@@ -6,20 +6,24 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import htsrl
+from htsrl.bench.announcer import Announcer
 from htsrl.bench.bootstrap import bootstrap_difference
 from htsrl.bench.finished_runs import FinishedRuns
 from htsrl.bench.learned import Learned
+from htsrl.bench.learning import Learning, train_or_go_on
 from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict
 from htsrl.config import A2C, Config, Experiment, Placement
 from htsrl.errors import ConfigError
+from htsrl.roles.completion import Completion
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 
@@ -123,6 +127,45 @@ def test_a_run_that_has_finished_is_found_again_and_no_other(tmp_path: Path) -> 
     ):
         with pytest.raises(ConfigError, match="choose another folder"):
             finished.find("tiny", other)
+
+
+def tiny_learning(folder: Path | None) -> Learning:
+    placement = Placement(backend="inline", tensorboard=False)
+    return Learning(ways=("hts",), seeds=(1,), placement=placement, finished=FinishedRuns(folder))
+
+
+TINY = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
+
+
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, complete = [], Completion.complete
+
+    def stop_once(self: Completion, rollout: int) -> None:
+        made.append(rollout)
+        if len(made) == 8:
+            raise KeyboardInterrupt
+        complete(self, rollout)
+
+    [undisturbed] = tiny_learning(None).learn(TINY, Announcer(1))
+    monkeypatch.setattr(Completion, "complete", stop_once)
+    with pytest.raises(KeyboardInterrupt):
+        tiny_learning(tmp_path).learn(TINY, Announcer(1))
+    [resumed] = tiny_learning(tmp_path).learn(TINY, Announcer(1))
+    assert resumed.digest == undisturbed.digest
+    assert resumed.score == undisturbed.score
+    assert made == [*range(8), *range(7, TINY.experiment.num_intervals)]
+    assert resumed.commit is None or resumed.commit.endswith(", begun before")
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny-hts-seed-1.json"]
+
+
+def test_a_run_that_left_nothing_begins_anew_and_another_is_refused(tmp_path: Path) -> None:
+    config = Config(TINY.experiment, Placement(backend="inline", progress="off", run_dir=tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    assert not train_or_go_on(config)
+    assert train_or_go_on(config)
+    other = replace(config, experiment=replace(config.experiment, seed=7))
+    with pytest.raises(ConfigError, match="other settings"):
+        train_or_go_on(other)
 
 
 def test_half_a_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

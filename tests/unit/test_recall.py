@@ -84,7 +84,7 @@ class Stage:
         parameters.initialise(self.blueprint.build_policy())
         for slot in (1, 2):  # every version acts alike
             parameters.slots[slot].copy_(parameters.slots[0])
-        self.actor: Actor = self.blueprint.build_actor(0, self.shared, parameters, lambda envs: None)
+        self.actor: Actor = self.blueprint.build_actor(0, self.shared, self.memory, lambda envs: None)
         self.executor: Executor = self.new_executor()
 
     def new_executor(self) -> Executor:

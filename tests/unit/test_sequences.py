@@ -396,7 +396,7 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
             found.append(Interval(fields, batch, behaviour))
 
         executor = blueprint.build_executor(0, shared, NO_BELLS)
-        actor = blueprint.build_actor(0, shared, parameters, lambda envs: None)
+        actor = blueprint.build_actor(0, shared, arrays, lambda envs: None)
         learner = blueprint.build_learner(arrays, shared, parameters, lambda: None, lambda report: None, copy_interval)
         while not learner.finished:
             assert any([executor.advance(), actor.advance(), learner.advance()])

@@ -36,7 +36,8 @@ class LearningTable:
     placement: Literal["inline", "processes"] = "processes"
     """Where the roles live; the results are the same."""
     finished_runs: Path | None = None
-    """Folder in which every run is kept as soon as it has finished; the same command goes on after them."""
+    """Folder in which runs are kept: the same command goes on after those that have finished, and with the one that was
+    interrupted."""
     output: Path = Path("benchmarks")
     """Folder for a record and a picture of each task."""
 

@@ -1,0 +1,47 @@
+"""What an actor answers, computed from cells of the storages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from htsrl.dataflow.exchange import Words
+from htsrl.dataflow.storage import Storages
+from htsrl.dataflow.versions import slot_of
+from htsrl.policies.light import LightPolicy
+
+Array = NDArray[Any]
+
+
+class Answers(Protocol):
+    """Computes, and writes nothing. The version that it did so by is another than asked for only where an asynchronous
+    learner overtook it."""
+
+    def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
+        """What belongs in these cells, by field."""
+
+    def value(self, version: int, cells: Words) -> tuple[int, Array]:
+        """The values of what is seen in these cells."""
+
+
+class LightAnswers:
+    """By small policies, without torch; log-probabilities and values follow in hindsight."""
+
+    def __init__(self, storages: Storages, policies: Sequence[LightPolicy]) -> None:
+        """`policies` are those of the slots."""
+        assert storages.spec.in_hindsight, "nobody else would add log-probabilities and values"
+        self._cells = storages.cells
+        self._inputs = tuple(storages.inputs)
+        self._policies = policies
+
+    def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
+        noise = self._cells["noise"].take(cells, axis=0)
+        return version, {"actions": self._policies[slot_of(version)].act(self._seen(cells), noise)}
+
+    def value(self, version: int, cells: Words) -> tuple[int, Array]:
+        return version, self._policies[slot_of(version)].value(self._seen(cells))
+
+    def _seen(self, cells: Words) -> dict[str, Array]:
+        return {name: self._cells[name].take(cells, axis=0) for name in self._inputs}
