@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 
 from htsrl.config import A2C, MOST_ENVS_ON_THREADS, Config, available_cores
 from htsrl.config_check import check_shards
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
-from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import MEMORY, NO_ACTIVATIONS, NUM_STORAGES, TrajectorySpec, trajectory_spec
+from htsrl.dataflow.trajectory import NO_ACTIVATIONS, NUM_STORAGES, trajectory_spec
 from htsrl.envs.contract import check_contract
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
@@ -28,17 +25,17 @@ from htsrl.roles.recall import wrapper_with_unknown_state
 from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
-    from htsrl.policies.light import LightPlan
     from htsrl.policies.policy import Policy
 
-HEAD_GAIN = 100.0
 MOST_KEPT_BYTES = 256 << 20
 
 
 def draw_blueprint(config: Config) -> Blueprint:
     """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
+    from htsrl.acting import choose_acting
     from htsrl.algorithms.optimizers import NUM_VECTORS
     from htsrl.dataflow.parameters import parameter_arrays
+    from htsrl.policies.light_plan import light_plan
     from htsrl.policies.policy import policy_for
 
     _check_device(config.placement.device)
@@ -49,7 +46,8 @@ def draw_blueprint(config: Config) -> Blueprint:
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     activation_shapes = _kept_activations(config, policy, num_columns)
-    light = _light_plan(config, policy)
+    # Where rollouts queue, many versions may have acted in one, too many to ask again in hindsight.
+    light = None if experiment.queues else light_plan(policy, experiment.network)
     trajectory = trajectory_spec(
         interface,
         experiment.interval_steps,
@@ -66,16 +64,17 @@ def draw_blueprint(config: Config) -> Blueprint:
     num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core, on_threads)
     executor_envs = share_out(experiment.num_envs, num_executors)
     num_actors, shards = placement.resolved_actors(on_threads), experiment.gradient_shards
+    acting = choose_acting(policy, light, parameter_specs, trajectory, placement.device)
     return Blueprint(
         config=config,
         interface=interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
-        shape=_reference_shape(policy, light, parameter_specs, trajectory, placement.device),
+        shape=acting.shape,
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
         learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
-        light=light,
+        light=acting.light,
         on_threads=on_threads,
     )
 
@@ -166,53 +165,3 @@ def _kept_activations(config: Config, policy: Policy, num_columns: int) -> Mappi
     num_bytes = 4 * numbers_per_row * num_columns * experiment.interval_steps * NUM_STORAGES
     is_delayed = correction_of(algorithm, experiment.queues) == "delayed_gradient"
     return shapes if is_delayed and num_bytes <= MOST_KEPT_BYTES else NO_ACTIVATIONS
-
-
-def _light_plan(config: Config, policy: Policy) -> LightPlan | None:
-    """Not where rollouts queue: many versions may have acted in one, too many to ask again in hindsight. Nor beside
-    another device, where it was never measured."""
-    from htsrl.policies.light_plan import light_plan
-
-    experiment = config.experiment
-    if experiment.queues or not config.placement.device.startswith("cpu"):
-        return None
-    return light_plan(policy, experiment.network)
-
-
-def _reference_shape(
-    policy: Policy, light: LightPlan | None, specs: Sequence[ArraySpec], trajectory: TrajectorySpec, device: str
-) -> ReferenceShape:
-    """Probe the policy as the actors will hold it: on their device, in the memory layout of a parameter slot."""
-    import torch
-
-    from htsrl.dataflow.parameters import ParameterRing
-    from htsrl.policies.policy import Policy
-    from htsrl.policies.reference_probe import FEWEST_ROWS, example_inputs, example_states, find_reference_shape
-
-    memory, keeps = SharedArrays(specs), bool(trajectory.activation_names)
-    num_rows = max(trajectory.num_columns, FEWEST_ROWS)
-    ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
-    ring.initialise(policy)
-    probed = ring.module(version=0)
-    assert isinstance(probed, Policy)
-    with torch.no_grad():
-        # The action head starts tiny, and would round differences away that show once it has learned.
-        probed.action_head.weight.mul_(HEAD_GAIN)
-    examples = example_inputs(policy.interface, num_rows)
-    if policy.memory is not None:
-        examples[MEMORY] = example_states(num_rows, policy.state_size)
-    examples["noise"] = torch.from_numpy(
-        policy.interface.actions.noise.draw(0, env=0, first_step=0, num_steps=num_rows)
-    )
-    on_device = {name: example.to(device) for name, example in examples.items()}
-    light_policy = light.policies(memory)[0] if light else None
-
-    def probe(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        if light_policy is None:
-            return probed.probe(inputs, inputs["noise"], keeps)
-        return torch.from_numpy(light_policy.probe({name: x.numpy() for name, x in inputs.items()}))
-
-    try:
-        return find_reference_shape(probe, on_device, trajectory.num_columns)
-    finally:
-        memory.close_fd()

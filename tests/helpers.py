@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from htsrl import Config, Experiment, Placement, train
@@ -69,6 +70,17 @@ def rows_are_stable() -> bool:
             torch.equal(torch.cat([rows[i : i + 1] @ weight.T for i in range(16)]), rows @ weight.T)
             for weight in weights
         )
+
+
+@cache
+def numpys_rows_are_stable() -> bool:
+    """The same of NumPy, for the layers of a small policy."""
+    rows = np.cos(np.arange(512, dtype=np.float32)).reshape(8, 64)
+    weights = [np.sin(np.arange(64 * outputs, dtype=np.float32)).reshape(outputs, 64) for outputs in (1, 64)]
+    return all(
+        np.array_equal(np.concatenate([rows[i : i + 1].dot(weight.T) for i in range(8)]), rows.dot(weight.T))
+        for weight in weights
+    )
 
 
 def assert_same_numbers(ours: torch.Tensor, theirs: torch.Tensor) -> None:

@@ -18,6 +18,7 @@ from htsrl.bench.record import write_whole
 from htsrl.config import Config
 from htsrl.config_file import to_json
 from htsrl.errors import ConfigError
+from htsrl.run_folder import RunFolder
 
 PROBE = ".probe"
 
@@ -47,12 +48,14 @@ class FinishedRuns:
                 yield Path(folder) / "run"
         else:
             yield self.folder / name
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def begun(self, name: str) -> RunFolder | None:
+        """Of a run that was interrupted."""
+        return None if self.folder is None else RunFolder(self.folder / name)
 
     def find(self, name: str, config: Config) -> Learned | None:
         """The run of that name, if it is there; ConfigError where another configuration made it."""
-        path = self._path(name)
-        if path is None or not path.exists():
+        if self.folder is None or not (path := self.folder / f"{name}.json").exists():
             return None
         try:
             document = json.loads(path.read_text())
@@ -65,20 +68,20 @@ class FinishedRuns:
         return found
 
     def put(self, name: str, config: Config, run: Learned) -> None:
-        """On a full disk the benchmark goes on, for its record still has the run."""
-        path = self._path(name)
-        if path is None:
+        """In place of its folder. On a full disk the benchmark goes on, for its record still has the run."""
+        if self.folder is None:
             return
+        path = self.folder / f"{name}.json"
         try:
             write_whole(path, json.dumps({"made_with": _conditions(config), "run": asdict(run)}))
         except OSError as error:
             print(f"{path} could not be kept ({error}); the benchmark goes on without", file=sys.stderr)
-
-    def _path(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{name}.json"
+        else:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
 def _conditions(config: Config) -> dict[str, Any]:
-    """What must be the same for runs to be compared."""
-    experiment = json.loads(to_json(config))["experiment"]
-    return {"experiment": experiment, "backend": config.placement.backend, "torch": version("torch")}
+    """What must be the same for runs to be compared. Of the placement that is the backend: the rest, to which every
+    version of htsrl adds, changes no result."""
+    experiment, versions = json.loads(to_json(config))["experiment"], {x: version(x) for x in ("torch", "numpy")}
+    return {"experiment": experiment, "backend": config.placement.backend, **versions}

@@ -16,10 +16,11 @@ from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict, ways_of
 from htsrl.config import Config, Placement
-from htsrl.errors import ConfigError, RunFolderError
+from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.resume import resume
 from htsrl.run_folder import RunFolder
+from htsrl.run_lock import RunLock
 from htsrl.train import train
 
 EVALUATION_EPISODES = 100
@@ -46,8 +47,12 @@ class Learning:
         return learned
 
     def found(self, task: Task, way: str, seed: int) -> Learned | None:
-        """A run that has finished before."""
-        return self.finished.find(_name(task, way, seed), self._config(task, way, seed))
+        """A run that has finished before; ConfigError where one of other settings did, or was begun."""
+        name, config = _name(task, way, seed), self._config(task, way, seed)
+        learned, folder = self.finished.find(name, config), self.finished.begun(name)
+        if folder is not None and has_begun(folder):
+            check_is_same(folder, config)
+        return learned
 
     def _config(self, task: Task, way: str, seed: int) -> Config:
         return Config(task.with_seed(seed, way), self.placement)
@@ -80,18 +85,27 @@ def train_or_go_on(config: Config) -> bool:
     """Bring a run to its end, from wherever one in its folder came to; returns whether there was one."""
     run_dir = config.placement.run_dir
     assert run_dir is not None
-    if run_dir.exists():
-        try:
-            folder = RunFolder.existing(run_dir)
-            if folder.load_config().experiment != config.experiment:
-                raise ConfigError(f"{run_dir} holds a run with other settings; choose another folder, or remove it")
-            if not folder.is_complete():
-                resume(run_dir)
-            return True
-        except RunFolderError:  # it was not begun for long enough to leave anything
-            shutil.rmtree(run_dir)
-    train(config)
-    return False
+    folder = RunFolder(run_dir)
+    if not has_begun(folder):
+        if run_dir.exists():
+            with RunLock.acquire(run_dir):
+                shutil.rmtree(run_dir)
+        train(config)
+        return False
+    check_is_same(folder, config)
+    if not folder.is_complete():
+        resume(run_dir)
+    return True
+
+
+def has_begun(folder: RunFolder) -> bool:
+    """Whether a run left anything there to go on from."""
+    return folder.config_file.exists() and folder.checkpoints_dir.exists() and any(folder.checkpoints_dir.iterdir())
+
+
+def check_is_same(folder: RunFolder, config: Config) -> None:
+    if folder.load_config().experiment != config.experiment:
+        raise ConfigError(f"{folder.path} holds a run with other settings; choose another folder, or remove it")
 
 
 def tables(task: Task, learned: Sequence[Learned]) -> list[Table]:

@@ -127,7 +127,7 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
 
 
 class Held(NamedTuple):
-    """What acts, in torch and if that is what actors do in NumPy, and a draft of the version after it."""
+    """A policy, the same in NumPy where actors have it so, and a draft of the version after it."""
 
     acting: Policy
     light: LightPolicy | None

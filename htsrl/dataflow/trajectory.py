@@ -32,7 +32,7 @@ class Field:
     learned_from: bool = True
     """Part of the batch."""
     derived: bool = False
-    """Follows from the observations and the version that acted, so checkpoints do without."""
+    """Follows from what was seen and done and the version that acted, so checkpoints do without."""
 
 
 @dataclass(frozen=True)

@@ -133,15 +133,24 @@ class Blueprint:
 
         return ParameterRing(memory, self.build_policy, torch.device(device or self.config.placement.device))
 
-    def build_actor(self, index: int, shared: Shared, memory: SharedArrays, executors: NotifyFor) -> Actor:
-        return Actor(self.actor_envs[index], shared, self._build_answers(shared, memory), self.shape, executors)
+    def build_actor(
+        self,
+        index: int,
+        shared: Shared,
+        memory: SharedArrays,
+        executors: NotifyFor,
+        parameters: ParameterRing | None = None,
+    ) -> Actor:
+        """`parameters` are for those who have them at hand."""
+        answers = self._build_answers(shared, memory, parameters)
+        return Actor(self.actor_envs[index], shared, answers, self.shape, executors)
 
-    def _build_answers(self, shared: Shared, memory: SharedArrays) -> Answers:
+    def _build_answers(self, shared: Shared, memory: SharedArrays, parameters: ParameterRing | None) -> Answers:
         if self.light:
             return LightAnswers(shared.storages, self.light.policies(memory))
         from htsrl.roles.torch_answers import TorchAnswers
 
-        return TorchAnswers(shared.storages, shared.exchange, self.build_parameters(memory))
+        return TorchAnswers(shared.storages, shared.exchange, parameters or self.build_parameters(memory))
 
     def build_learner(
         self,

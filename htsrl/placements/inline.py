@@ -15,9 +15,8 @@ def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners)
     shared = blueprint.shared(memory)
     parameters = blueprint.build_parameters(memory)
     executors = [blueprint.build_executor(i, shared, NO_BELLS) for i in range(len(blueprint.executor_envs))]
-    actors = [
-        blueprint.build_actor(i, shared, memory, executors=lambda envs: None) for i in range(len(blueprint.actor_envs))
-    ]
+    num_actors = len(blueprint.actor_envs)
+    actors = [blueprint.build_actor(i, shared, memory, lambda envs: None, parameters) for i in range(num_actors)]
     checkpoints = background_checkpoints(blueprint.config, memory, shared, listeners.on_checkpoint)
     learner = blueprint.build_learner(
         memory, shared, parameters, lambda: None, listeners.on_report, checkpoints.at_barrier

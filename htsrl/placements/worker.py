@@ -113,8 +113,8 @@ def _build_roles(
             use_one_thread()
         actor = blueprint.build_actor(hosted.actor, shared, memory, doorbells.ring_executors)
         if meter:
-            meter.watch(actor.answers, "act", Cost.INFERENCE)
-            meter.watch(actor.answers, "value", Cost.INFERENCE)
+            for policy, method in actor.answers.computations:
+                meter.watch(policy, method, Cost.INFERENCE)
         roles.append(actor)
     if hosted.differentiator is not None or hosted.learner:
         use_one_thread()

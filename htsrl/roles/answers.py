@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from numpy.typing import NDArray
+import numpy as np
 
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.storage import Storages
 from htsrl.dataflow.versions import slot_of
-from htsrl.policies.light import LightPolicy
-
-Array = NDArray[Any]
+from htsrl.policies.light import Array, LightPolicy
 
 
 class Answers(Protocol):
     """Computes, and writes nothing. The version that it did so by is another than asked for only where an asynchronous
     learner overtook it."""
+
+    @property
+    def computations(self) -> list[tuple[object, str]]:
+        """The methods that do, by whom they are of, for those who measure them."""
 
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
         """What belongs in these cells, by field."""
@@ -35,11 +37,18 @@ class LightAnswers:
         self._cells = storages.cells
         self._inputs = tuple(storages.inputs)
         self._policies = policies
+        self.computations: list[tuple[object, str]] = [
+            (policy, name) for policy in policies for name in ("act", "value")
+        ]
 
+    # Like torch, this minds neither overflow nor underflow, whatever an environment beside it may have asked of NumPy.
+
+    @np.errstate(all="ignore")
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
         noise = self._cells["noise"].take(cells, axis=0)
         return version, {"actions": self._policies[slot_of(version)].act(self._seen(cells), noise)}
 
+    @np.errstate(all="ignore")
     def value(self, version: int, cells: Words) -> tuple[int, Array]:
         return version, self._policies[slot_of(version)].value(self._seen(cells))
 

@@ -35,7 +35,7 @@ class Completion:
         self._device = parameters.slots.device
 
     def complete(self, rollout: int) -> None:
-        """Before it is learned from."""
+        """Add all that its actors left out."""
         if self._storages.spec.in_hindsight:
             self._add_log_probs_and_values(rollout)
         self._add_last_values(rollout)

@@ -73,7 +73,7 @@ class Learner:
         fields = self._feed.fields(self.update)
         self._feed.check_versions(self.update, fields)
         if self.completion:
-            self.completion.complete(self.update)
+            self.completion.complete(self.update)  # the fields are views, and see it
         spec = self._storages.spec
         hashed = {name: array for name, array in fields.items() if name not in spec.activation_names}
         batch_hash, witness = hash_batch(hashed, spec.num_envs), self._witness()

@@ -12,8 +12,8 @@ from htsrl.dataflow.exchange import Exchange, Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.storage import Storages
 from htsrl.dataflow.trajectory import MEMORY
+from htsrl.policies.light import Array
 from htsrl.policies.policy import Decision, Policy
-from htsrl.roles.answers import Array
 
 Answer = TypeVar("Answer")
 
@@ -22,18 +22,22 @@ class TorchAnswers:
     """Actions with their log-probabilities and values, and what else a policy keeps of a row."""
 
     def __init__(self, storages: Storages, exchange: Exchange, parameters: ParameterRing) -> None:
-        assert not storages.spec.in_hindsight, "log-probabilities and values would be written twice"
         self._cells = storages.cells
         self._inputs = tuple(storages.inputs)
         self._keeps_activations = bool(storages.spec.activation_names)
+        self._left_out = ("log_probs", "values") if storages.spec.in_hindsight else ()
         self._exchange = exchange
         self._parameters = parameters
         self._device = parameters.slots.device
+        self.computations: list[tuple[object, str]] = [
+            (policy, name) for policy in parameters.modules for name in ("decide", "respond")
+        ]
 
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
         inputs, noise = self._seen(cells), self._taken("noise", cells)
         version, decision = self._by(version, lambda policy: policy.decide(inputs, noise, self._keeps_activations))
-        return version, {name: answer.numpy(force=True) for name, answer in _named(decision).items()}
+        named = {name: answer for name, answer in _named(decision).items() if name not in self._left_out}
+        return version, {name: answer.numpy(force=True) for name, answer in named.items()}
 
     def value(self, version: int, cells: Words) -> tuple[int, Array]:
         inputs = self._seen(cells)

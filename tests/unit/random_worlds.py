@@ -31,16 +31,18 @@ AnySpace = spaces.Space[Any]
 SIDES = st.integers(1, 3)
 LINES, PLANES = st.tuples(SIDES), st.tuples(SIDES, SIDES)
 SHAPES = st.one_of(st.just(()), LINES, PLANES)
+BLOCKS = st.tuples(SIDES, SIDES, SIDES)
 STARTS = st.integers(-5, 5)
 
 
 @st.composite
 def boxes_seen(draw: st.DrawFn) -> AnySpace:
-    shape = draw(SHAPES)
-    dtype = draw(st.sampled_from([np.float32, np.float64, np.uint8, np.int16, np.int64]))
+    shape = draw(st.one_of(SHAPES, BLOCKS))
+    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64, np.uint8, np.int16, np.uint16, np.int64]))
     if issubclass(dtype, np.floating) and draw(st.booleans()):
         return spaces.Box(-np.inf, np.inf, shape, dtype)
-    return spaces.Box(0 if dtype is np.uint8 else -7, 255 if dtype is np.uint8 else 9, shape, dtype)
+    unsigned = issubclass(dtype, np.unsignedinteger)
+    return spaces.Box(0 if unsigned else -7, 255 if dtype is np.uint8 else 9, shape, dtype)
 
 
 @st.composite
@@ -49,7 +51,7 @@ def multi_discretes(draw: st.DrawFn) -> AnySpace:
     count = math.prod(shape)
     nvec = np.reshape(draw(st.lists(st.integers(1, 4), min_size=count, max_size=count)), shape)
     start = np.reshape(draw(st.lists(STARTS, min_size=count, max_size=count)), shape)
-    return spaces.MultiDiscrete(nvec, start=start, dtype=draw(st.sampled_from([np.int64, np.int8])))
+    return spaces.MultiDiscrete(nvec, start=start, dtype=draw(st.sampled_from([np.int64, np.int8, np.int16])))
 
 
 CHOICES: st.SearchStrategy[AnySpace] = st.one_of(
@@ -108,7 +110,8 @@ def worlds(draw: st.DrawFn, masks: st.SearchStrategy[str] = st.sampled_from(["no
     has_floats = any(leaf.dtype.startswith("float") for leaf in interface.observations.values())
     network = Network(
         encoder="mlp",
-        hidden_sizes=(7,),
+        hidden_sizes=draw(st.sampled_from([(7,), (), (5, 6, 4)])),
+        activation=draw(st.sampled_from(["tanh", "relu"])),
         memory=draw(st.sampled_from(["none", "lstm", "gru"])),
         memory_size=5,
         separate_value=draw(st.sampled_from([None, False])),

@@ -22,8 +22,10 @@ from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict
 from htsrl.config import A2C, Config, Experiment, Placement
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, RunFolderError
 from htsrl.roles.completion import Completion
+from htsrl.run_lock import RunLock
+from htsrl.train import train
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 
@@ -158,14 +160,32 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert [path.name for path in tmp_path.iterdir()] == ["tiny-hts-seed-1.json"]
 
 
-def test_a_run_that_left_nothing_begins_anew_and_another_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_left_nothing_begins_anew(tmp_path: Path) -> None:
     config = Config(TINY.experiment, Placement(backend="inline", progress="off", run_dir=tmp_path / "run"))
     (tmp_path / "run").mkdir()
     assert not train_or_go_on(config)
     assert train_or_go_on(config)
-    other = replace(config, experiment=replace(config.experiment, seed=7))
+
+
+def test_a_begun_run_of_other_settings_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    begun = Config(TINY.experiment, Placement(backend="inline", progress="off", run_dir=tmp_path / "tiny-hts-seed-1"))
+    train(replace(begun, experiment=replace(TINY.experiment, seed=7)))
     with pytest.raises(ConfigError, match="other settings"):
-        train_or_go_on(other)
+        tiny_learning(tmp_path).found(TINY, "hts", 1)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_run_that_somebody_else_works_on_is_left_alone(tmp_path: Path, has_begun: bool) -> None:
+    run_dir = tmp_path / "run"
+    config = Config(TINY.experiment, Placement(backend="inline", progress="off", run_dir=run_dir))
+    if has_begun:
+        train(config)
+        (run_dir / "result.json").unlink()
+    else:
+        run_dir.mkdir()
+    with RunLock.acquire(run_dir), pytest.raises(RunFolderError, match="in use"):
+        train_or_go_on(config)
+    assert (run_dir / "checkpoints").exists() == has_begun
 
 
 def test_half_a_run_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from htsrl.numerics import single_threaded
 from htsrl.policies.light import LightPolicy
 from htsrl.policies.light_plan import light_plan
 from htsrl.policies.policy import Policy, build_policy
+from htsrl.policies.reference_probe import example_inputs
 from htsrl.spaces.observations import MASK_KEY
 from htsrl.survey import draw_blueprint
 
@@ -141,6 +142,47 @@ def test_small_policies_act_in_numpy(schedule: Any, algorithm: A2C | PPO) -> Non
     blueprint = draw_blueprint(Config(experiment, Placement("inline")))
     assert blueprint.light is not None
     assert blueprint.trajectory.in_hindsight
+
+
+@pytest.mark.parametrize("num_envs", [5, 16, 64])
+def test_the_sizes_of_batches_are_those_in_which_numpy_agrees_with_itself(num_envs: int) -> None:
+    experiment = Experiment("Pendulum-v1", algorithm=PPO(), num_envs=num_envs)
+    blueprint = draw_blueprint(Config(experiment, Placement("inline")))
+    policy = blueprint.build_policy()
+    _, light = in_both(policy, Network())
+    examples = {name: x.numpy() for name, x in example_inputs(policy.interface, num_envs).items()}
+    examples["noise"] = policy.interface.actions.noise.draw(0, env=0, first_step=0, num_steps=num_envs)
+    sizes, drawn = blueprint.shape.sizes, np.random.default_rng(0)
+    in_order = np.arange(sizes[-1]) % num_envs
+    whole = light.probe({name: x[in_order] for name, x in examples.items()})
+    for size in sizes:
+        rows = drawn.integers(num_envs, size=size)
+        np.testing.assert_array_equal(light.probe({name: x[rows] for name, x in examples.items()}), whole[rows])
+
+
+def test_what_is_probed_is_what_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy whose rows depend on where they stand acts in torch, which asks for less."""
+    probe = LightPolicy.probe
+    monkeypatch.setattr(LightPolicy, "probe", lambda self, x: probe(self, x) + np.arange(len(x["noise"]))[:, None])
+    blueprint = draw_blueprint(Config(Experiment("CartPole-v1"), Placement("inline")))
+    assert blueprint.light is None
+    assert not blueprint.shape.pinned
+    assert blueprint.trajectory.in_hindsight
+
+
+def test_an_environment_that_is_strict_with_numpy_does_not_stop_it() -> None:
+    experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=NUM_ENVS)
+    blueprint = draw_blueprint(Config(experiment, Placement("inline")))
+    memory = SharedArrays(blueprint.memory_specs())
+    memory.close_fd()
+    shared = blueprint.shared(memory)
+    blueprint.build_parameters(memory).initialise(blueprint.build_policy())
+    shared.storages["obs"][...] = 1e-40
+    answers = blueprint.build_actor(0, shared, memory, lambda envs: None).answers
+    with np.errstate(all="raise"):
+        _, answered = answers.act(0, np.arange(4))
+        _, values = answers.value(0, np.arange(4))
+    assert answered["actions"].shape == values.shape == (4,)
 
 
 def test_where_rollouts_queue_they_do_not() -> None:
