@@ -49,8 +49,8 @@ class FinishedRuns:
         else:
             yield self.folder / name
 
-    def begun(self, name: str) -> RunFolder | None:
-        """Of a run that was interrupted."""
+    def place_of(self, name: str) -> RunFolder | None:
+        """Where a run that was interrupted would be."""
         return None if self.folder is None else RunFolder(self.folder / name)
 
     def find(self, name: str, config: Config) -> Learned | None:

@@ -15,6 +15,7 @@ from htsrl.bench.provenance import current_commit
 from htsrl.bench.record import Table
 from htsrl.bench.tasks import Task
 from htsrl.bench.verdict import Verdict, ways_of
+from htsrl.checkpoint.files import holds_any
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
@@ -49,7 +50,7 @@ class Learning:
     def found(self, task: Task, way: str, seed: int) -> Learned | None:
         """A run that has finished before; ConfigError where one of other settings did, or was begun."""
         name, config = _name(task, way, seed), self._config(task, way, seed)
-        learned, folder = self.finished.find(name, config), self.finished.begun(name)
+        learned, folder = self.finished.find(name, config), self.finished.place_of(name)
         if folder is not None and has_begun(folder):
             check_is_same(folder, config)
         return learned
@@ -99,8 +100,8 @@ def train_or_go_on(config: Config) -> bool:
 
 
 def has_begun(folder: RunFolder) -> bool:
-    """Whether a run left anything there to go on from."""
-    return folder.config_file.exists() and folder.checkpoints_dir.exists() and any(folder.checkpoints_dir.iterdir())
+    """Whether a run left anything there to go on from; one that was killed in its first checkpoint did not."""
+    return folder.config_file.exists() and holds_any(folder.checkpoints_dir)
 
 
 def check_is_same(folder: RunFolder, config: Config) -> None:

@@ -105,6 +105,11 @@ def newest_valid(folder: Path, warn: Callable[[str], None]) -> tuple[Path, Check
     return None
 
 
+def holds_any(folder: Path) -> bool:
+    """Whether a checkpoint was ever committed there, whole or damaged since."""
+    return next(iter(_newest_first(folder)), None) is not None
+
+
 def whole_documents(folder: Path) -> Iterator[Mapping[str, Any]]:
     """What each checkpoint that is not damaged says of itself, newest first."""
     for _, path in _newest_first(folder):

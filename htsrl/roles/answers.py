@@ -29,7 +29,10 @@ class Answers(Protocol):
 
 
 class LightAnswers:
-    """By small policies, without torch; log-probabilities and values follow in hindsight."""
+    """By small policies, without torch; log-probabilities and values follow in hindsight.
+
+    Like torch, it minds neither overflow nor underflow, whatever an environment beside it has asked of NumPy.
+    """
 
     def __init__(self, storages: Storages, policies: Sequence[LightPolicy]) -> None:
         """`policies` are those of the slots."""
@@ -40,8 +43,6 @@ class LightAnswers:
         self.computations: list[tuple[object, str]] = [
             (policy, name) for policy in policies for name in ("act", "value")
         ]
-
-    # Like torch, this minds neither overflow nor underflow, whatever an environment beside it may have asked of NumPy.
 
     @np.errstate(all="ignore")
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:

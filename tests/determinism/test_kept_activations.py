@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from helpers import Outcome, assert_same_run, run
+from interrupted_runs import interrupted
 from small_experiments import oracle, small_experiment
 
-from htsrl import Config, Experiment, Network, Placement, resume, survey, train
+from htsrl import Experiment, Network, resume, survey
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import first_difference
 from htsrl.roles.completion import Completion
 
 NAME = "pixels_a2c"
-LAST_BARRIERS = 3
-
-
-class Enough(Exception):
-    """Ends a run before its last barriers."""
-
-
-def quiet(run_dir: Path, **settings: Any) -> Placement:
-    return Placement(**{"backend": "inline", "tensorboard": False, "progress": "off", "run_dir": run_dir, **settings})
-
-
-def interrupted(experiment: Experiment, run_dir: Path) -> None:
-    def stop_early(self: Completion, rollout: int) -> None:
-        if rollout == experiment.num_intervals - LAST_BARRIERS:
-            raise Enough
-        complete(self, rollout)
-
-    complete = Completion.complete
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Completion, "complete", stop_early)
-        with pytest.raises(Enough):
-            train(Config(experiment, quiet(run_dir, num_executors=2)))
+LATE = small_experiment(NAME).num_intervals - 3
 
 
 def with_envs(num_envs: int, schedule: Literal["hts", "sync"] = "hts") -> Experiment:
@@ -67,7 +47,7 @@ def test_shards_are_taken_from_what_was_kept_by_whoever_takes_them(memory: Liter
 
 
 def test_a_checkpoint_leaves_out_what_follows_from_the_rest(tmp_path: Path) -> None:
-    interrupted(small_experiment(NAME), tmp_path / "run")
+    interrupted(small_experiment(NAME), LATE, num_executors=2, run_dir=tmp_path / "run")
     found = newest_valid(tmp_path / "run" / "checkpoints", lambda line: None)
     assert found is not None
     assert any(name.endswith("/obs") for name in found[1].arrays)
@@ -80,7 +60,7 @@ def test_a_resumed_run_has_the_activations_that_its_checkpoint_lacks(
     tmp_path: Path, num_envs: int, schedule: Literal["hts", "sync"]
 ) -> None:
     experiment = with_envs(num_envs, schedule)
-    interrupted(experiment, tmp_path / "run")
+    interrupted(experiment, experiment.num_intervals - 3, num_executors=2, run_dir=tmp_path / "run")
     resume(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), run(experiment))
 
@@ -88,20 +68,13 @@ def test_a_resumed_run_has_the_activations_that_its_checkpoint_lacks(
 def test_a_run_may_be_resumed_where_some_environments_are_ahead(tmp_path: Path) -> None:
     """Under hts environments may be up to two rollouts beyond the version; here the learner did not take even one."""
     experiment = with_envs(3)
-
-    def never(self: Completion, rollout: int) -> None:
-        raise Enough
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Completion, "complete", never)
-        with pytest.raises(Enough):
-            train(Config(experiment, quiet(tmp_path / "run", num_executors=3, num_actors=1)))
+    interrupted(experiment, before_update=0, num_executors=3, num_actors=1, run_dir=tmp_path / "run")
     resume(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), run(experiment))
 
 
 def test_without_them_a_resumed_run_would_go_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted(small_experiment(NAME), tmp_path / "run")
+    interrupted(small_experiment(NAME), LATE, num_executors=2, run_dir=tmp_path / "run")
     monkeypatch.setattr(Completion, "add_activations", lambda self: None)
     resume(tmp_path / "run")
     assert first_difference(Outcome.read(tmp_path / "run").links, oracle(NAME).links) is not None

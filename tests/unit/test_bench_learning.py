@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -167,6 +168,20 @@ def test_a_run_that_left_nothing_begins_anew(tmp_path: Path) -> None:
     assert train_or_go_on(config)
 
 
+def test_a_run_that_was_killed_in_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+    script = """
+from pathlib import Path
+from htsrl.bench.learning import train_or_go_on
+from htsrl.config import A2C, Config, Experiment, Placement
+experiment = Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000)
+print(train_or_go_on(Config(experiment, Placement(backend="inline", progress="off", run_dir=Path(RUN_DIR)))))
+""".replace("RUN_DIR", repr(str(tmp_path / "run")))
+    assert _python(script, HTSRL_KILL_AT="checkpoint written:1").returncode == -signal.SIGKILL
+    assert [path.name[:5] for path in (tmp_path / "run/checkpoints").iterdir()] == [".tmp-"]
+    again = _python(script)
+    assert (again.returncode, again.stdout) == (0, "False\n"), again.stderr
+
+
 def test_a_begun_run_of_other_settings_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     begun = Config(TINY.experiment, Placement(backend="inline", progress="off", run_dir=tmp_path / "tiny-hts-seed-1"))
     train(replace(begun, experiment=replace(TINY.experiment, seed=7)))
@@ -212,7 +227,7 @@ def test_a_full_disk_costs_the_file_and_not_the_benchmark(
     assert not list(tmp_path.iterdir())
 
 
-def _python(script: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+def _python(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
     command = [sys.executable, "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
