@@ -63,7 +63,7 @@ class A2C:
 
 @dataclass(frozen=True)
 class PPO:
-    """Proximal policy optimisation: several epochs over the batch, the ratio to the behaviour policy clipped."""
+    """Proximal policy optimisation: several epochs over the batch, the ratio to the policy before them clipped."""
 
     name: ClassVar[str] = "ppo"
     default_sync_interval: ClassVar[int] = 128
@@ -106,6 +106,10 @@ class PPO:
     """Give the advantages of a minibatch mean 0 and deviation 1."""
     normalize_rewards: bool = False
     """Divide rewards by the running deviation of the discounted return, which is updated at barriers."""
+    lag_correction: Literal["auto", "decoupled", "none"] = "auto"
+    """What makes up for data of older versions. decoupled: clip around the version that an update starts from, take
+    values from it, and weigh each step by how much more likely it has made the action. none: clip around the version
+    that acted. auto: decoupled under hts and async, and without a lag none, which is the same there."""
 
 
 Algorithm = A2C | PPO
@@ -188,6 +192,11 @@ class Experiment:
     def queues(self) -> bool:
         """Whether rollouts wait in a queue instead of for each other."""
         return self.schedule == "async"
+
+    @property
+    def lags(self) -> bool:
+        """Whether data may be older than the version that learns from them."""
+        return self.schedule in ("hts", "async")
 
     @property
     def learns_meanwhile(self) -> bool:

@@ -10,7 +10,8 @@ several unrolls per interval, each unroll's gradient is taken at the theta[j] th
 Under `hts`, rollout j is made by theta[max(j-1, 0)], and update j turns theta[j] into theta[j+1]:
 
     A2C   theta[j+1] = theta[j] - step(gradient at theta[j-1] of the loss on data of theta[j-1])
-    PPO   theta[j+1] = theta[j] after epochs of minibatches, ratios against the log-probabilities of theta[j-1]
+    PPO   theta[j+1] = theta[j] after epochs of minibatches, ratios against the log-probabilities of theta[j] on data of
+          theta[j-1], advantages by the values of theta[j], and every step weighted by the ratio of the two
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -92,6 +93,8 @@ def ppo_update(
     experiment: Experiment, settings: PPO, rollout: Rollout, j: int, stepper: Stepper, theta: ActorCritic
 ) -> Tensor:
     """Returns the ratios of the first minibatch."""
+    if experiment.schedule == "hts" and settings.lag_correction != "none":
+        rollout = seen_again(rollout, theta, settings.num_minibatches)
     samples = Samples.of(rollout, settings, experiment.unroll_steps)
     clip = settings.clip_range * (remaining(experiment, j) if settings.anneal_clip_range else 1.0)
     all_ratios: list[Tensor] = []
@@ -106,10 +109,23 @@ def ppo_update(
             if settings.target_kl is not None and (ratio - 1 - log_ratio).mean() > 1.5 * settings.target_kl:
                 return all_ratios[0]
             gains = minibatch.scaled_advantages(settings)
-            policy_loss = -torch.min(gains * ratio, gains * ratio.clamp(1 - clip, 1 + clip)).mean()
+            surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - clip, 1 + clip))
+            policy_loss = -(minibatch.weights() * surrogate).mean()
             value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings)
             stepper.descend(total(settings, policy_loss, value_loss, entropies), at=theta, moving=theta)
     return all_ratios[0]
+
+
+@torch.no_grad()
+def seen_again(rollout: Rollout, theta: ActorCritic, num_pieces: int) -> Rollout:
+    """The same steps with log-probabilities and values of theta, but for what followed the last of them."""
+    obs, actions = (torch.from_numpy(x).flatten(0, 1) for x in (rollout.obs, rollout.actions))
+    pieces = list(zip(obs.tensor_split(num_pieces), actions.tensor_split(num_pieces), strict=True))
+    log_probs = torch.cat([theta.assess(*piece)[0] for piece in pieces]).numpy().reshape(rollout.rewards.shape)
+    values = torch.cat([theta.value(obs) for obs, _ in pieces]).numpy().reshape(rollout.rewards.shape)
+    next_values = rollout.next_values.copy()
+    next_values[:-1] = np.where(rollout.truncated[:-1], next_values[:-1], values[1:])
+    return replace(rollout, log_probs=log_probs, values=values, next_values=next_values)
 
 
 def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO) -> Tensor:
@@ -178,6 +194,7 @@ class Samples:
 
     obs: Tensor
     actions: Tensor
+    behaviour_log_probs: Tensor
     log_probs: Tensor
     values: Tensor
     advantages: Tensor
@@ -187,12 +204,15 @@ class Samples:
     def of(cls, rollout: Rollout, settings: A2C | PPO, unroll_steps: int) -> Samples:
         advantages_TB = advantages(rollout, settings.discount, settings.gae_lambda, unroll_steps)
         returns_TB = advantages_TB + rollout.values
-        made = (rollout.obs, rollout.actions, rollout.log_probs, rollout.values)
+        made = (rollout.obs, rollout.actions, rollout.behaviour_log_probs, rollout.log_probs, rollout.values)
         return cls(*(torch.from_numpy(array).flatten(0, 1) for array in (*made, advantages_TB, returns_TB)))
 
     def rows(self, index: Tensor) -> Samples:
-        columns = (self.obs, self.actions, self.log_probs, self.values, self.advantages, self.returns)
-        return Samples(*(column[index] for column in columns))
+        made = (self.obs, self.actions, self.behaviour_log_probs, self.log_probs, self.values)
+        return Samples(*(column[index] for column in (*made, self.advantages, self.returns)))
+
+    def weights(self) -> Tensor:
+        return torch.exp(self.log_probs - self.behaviour_log_probs).clamp(max=2)
 
     def scaled_advantages(self, settings: A2C | PPO) -> Tensor:
         x = self.advantages
@@ -220,8 +240,12 @@ class Rollout:
 
     obs: Float32
     actions: NDArray[Any]
+    behaviour_log_probs: Float32
+    """Of the version that acted."""
     log_probs: Float32
+    """Of the version that looks at it."""
     values: Float32
+    """Of the same."""
     next_values: Float32
     """Of the observation that truly followed, before any reset; anything where there is no future."""
     rewards: Float32
@@ -261,7 +285,8 @@ class Worlds:
         values = network.value(rows).numpy().reshape(rewards.shape)
         last_values = network.value(torch.from_numpy(self._obs)).numpy()
         next_values = np.where(truncated, final_values, np.concatenate([values[1:], last_values[None]]))
-        made = (obs, actions, log_probs.numpy().reshape(rewards.shape), values, next_values)
+        log_probs_TB = log_probs.numpy().reshape(rewards.shape)
+        made = (obs, actions, log_probs_TB, log_probs_TB, values, next_values)
         return Rollout(*made, rewards, terminated, truncated)
 
     def close(self) -> None:

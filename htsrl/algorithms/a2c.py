@@ -19,9 +19,9 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.lag_correction import Correction, Current, importance, vtrace_of
-from htsrl.algorithms.objective import Targets, normalize_advantages
+from htsrl.algorithms.objective import BatchView, Targets
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Chosen, Rows, Sequences
+from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import A2C
 from htsrl.policies.activations import FIELD_PREFIX
@@ -59,30 +59,23 @@ class Lengths:
     """For a policy's memory."""
 
 
-class A2CObjective:
+class A2CObjective(BatchView):
     """The loss of some sequences of a batch."""
 
     num_parts = len(A2CLoss._fields)
 
     def __init__(self, settings: A2C, batch: Batch, targets: Targets, lengths: Lengths, correction: Correction) -> None:
-        self.targets = targets
-        self.sequences = Sequences(batch, lengths.sequence)
+        super().__init__(batch, targets, lengths.sequence)
         self._settings = settings
         self._batch = batch
         self._unroll = lengths.unroll
         self._correction = correction
-        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
-        self._actions = flat_steps(batch.actions)
-
-    def learned_rows(self, chosen: Chosen) -> Rows:
-        return self.sequences.choose(chosen).learned
 
     def __call__(self, policy: Policy, chosen: Chosen) -> A2CLoss:
-        piece = self.sequences.choose(chosen)
-        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
-        actions, (advantages, returns) = self._actions[piece.learned], (x[piece.learned] for x in self.targets)
+        rows, actions, distribution, values = self.see(policy, chosen)
+        advantages, returns = self.targets.advantages[rows], self.targets.returns[rows]
         if self._correction in ("vtrace", "importance"):
-            now = Current(piece.learned, distribution.log_prob(actions), values)
+            now = Current(rows, distribution.log_prob(actions), values)
             if self._correction == "vtrace":
                 advantages, returns = vtrace_of(self._batch, now, self._settings, self._unroll)
                 if self._settings.normalize_advantages:
@@ -107,12 +100,15 @@ def a2c_update(
     assert correction == "delayed_gradient" or not has_activations, "activations are those of the version that acted"
     advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, lengths.unroll)
     advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
-    objective = A2CObjective(settings, batch, Targets(advantages.clone(), returns), lengths, correction)
+    targets = draft.targets(len(returns))
+    targets.advantages.copy_(advantages)
+    targets.returns.copy_(returns)
+    objective = A2CObjective(settings, batch, targets, lengths, correction)
     statistics = Statistics()
     for first in range(0, len(advantages_TB), lengths.unroll):
         chosen = objective.sequences.within(first, lengths.unroll)
         if settings.normalize_advantages:
-            normalize_advantages(objective, chosen, advantages)
+            objective.normalize_advantages(chosen, advantages)
         loss = A2CLoss(*draft.differentiate(objective, differentiated, chosen))
         gradient_norm = draft.clip(settings.max_gradient_norm)
         draft.step(learning_rate)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from htsrl.algorithms.gradient import Gradient
-from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.objective import BatchView, Objective, Targets
 from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Algorithm
@@ -31,6 +31,14 @@ class Draft:
         self._optimizer = optimizer
         self._gradient = gradient
         self._loss = torch.zeros(())
+
+    def targets(self, num_rows: int) -> Targets:
+        """Where those belong that the update is differentiated by: everybody who takes gradients looks there."""
+        return self._gradient.targets(num_rows)
+
+    def assess(self, view: BatchView, chosen: Chosen) -> None:
+        """Have the draft, as it is now, write down in the targets what it makes of some sequences."""
+        self._gradient.assess(view, self.policy, chosen)
 
     def differentiate(self, objective: Objective, at: Policy, chosen: Chosen) -> Tensor:
         """Take the gradient of the mean loss of some sequences, at whichever parameters; returns the loss's parts."""

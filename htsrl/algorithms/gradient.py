@@ -1,6 +1,6 @@
 """A gradient in shards: the sequences that it is taken of are cut into a fixed number of parts, each part is
 differentiated by itself, and the sum is taken in their order. So its bits depend on how many shards there are, and not
-on who takes which.
+on who takes which. What a policy makes of the steps before anything is differentiated is found out in the same shards.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from htsrl.algorithms.objective import Objective, Targets
-from htsrl.algorithms.sequences import Chosen, Rows, count, cut
-from htsrl.dataflow.gradient_orders import MOST_PARTS, GradientOrders, Helpers, Order
+from htsrl.algorithms.objective import BatchView, Objective, Targets
+from htsrl.algorithms.sequences import Chosen, count, cut
+from htsrl.dataflow.gradient_orders import (
+    ASSESS,
+    DIFFERENTIATE,
+    MOST_PARTS,
+    NUM_TARGETS,
+    GradientOrders,
+    Helpers,
+    Order,
+)
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
 from htsrl.kill_points import reach
@@ -58,6 +66,13 @@ class GradientShards:
             loss = objective(policy, parts[shard])
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
+
+    def assess(self, shards: Sequence[int], view: BatchView, policy: Policy, chosen: Chosen) -> None:
+        """The steps of some shards."""
+        parts = cut(chosen, self.num_shards)
+        for shard in shards:
+            if count(parts[shard]):
+                view.assess(policy, parts[shard])
 
     def _direct_gradient(self, policy: Policy, shard: int) -> None:
         """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
@@ -106,27 +121,38 @@ class Gradient:
         if self._helpers:  # may still be at an order of a learner that has died
             self._helpers.await_answers()
 
+    def targets(self, num_rows: int) -> Targets:
+        """To be written between gradients: helpers, if there are any, look at the same."""
+        if self._helpers:
+            return shared_targets(self._helpers.orders)
+        return Targets(*torch.zeros(NUM_TARGETS, num_rows, device=self.sum.device))
+
+    def assess(self, view: BatchView, policy: Policy, chosen: Chosen) -> None:
+        """Have the policy write down in the targets what it makes of these sequences."""
+        if self._helpers:
+            self._ask(self._helpers, ASSESS, policy, chosen, num_steps=0)
+        self._shards.assess(self._own, view, policy, chosen)
+        if self._helpers:
+            self._helpers.await_answers()
+
     def take(self, objective: Objective, policy: Policy, chosen: Chosen) -> Tensor:
         """The gradient of the mean loss of these sequences, in `sum`; returns the parts of the loss."""
-        rows = objective.learned_rows(chosen)
-        num_steps = count(rows)
+        num_steps = count(objective.learned_rows(chosen))
         if self._helpers:
-            self._ask(self._helpers, objective.targets, policy, chosen, rows)
+            self._ask(self._helpers, DIFFERENTIATE, policy, chosen, num_steps)
         self._shards.take(self._own, objective, policy, chosen, num_steps)
         if self._helpers:
             self._helpers.await_answers()
         reach("before a sum of gradients")
         return self._shards.add_up()[: objective.num_parts]
 
-    def _ask(self, helpers: Helpers, targets: Targets, policy: Policy, chosen: Chosen, rows: Rows) -> None:
-        for shared, target in zip(shared_targets(helpers.orders), targets, strict=True):
-            shared[rows] = target[rows]
+    def _ask(self, helpers: Helpers, task: int, policy: Policy, chosen: Chosen, num_steps: int) -> None:
         if isinstance(chosen, Tensor):
             helpers.orders.sequences[: len(chosen)] = chosen.numpy()
         neighbours = slice(0, len(chosen)) if isinstance(chosen, Tensor) else chosen
         slot = next(slot for slot, module in enumerate(self._modules) if module is policy)
         is_shuffled = isinstance(chosen, Tensor)
-        helpers.ask(Order(self._update, slot, is_shuffled, neighbours.start, neighbours.stop, count(rows)))
+        helpers.ask(Order(task, self._update, slot, is_shuffled, neighbours.start, neighbours.stop, num_steps))
 
 
 def shared_targets(orders: GradientOrders) -> Targets:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
-from htsrl.algorithms.sequences import Chosen, Rows
+from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.algorithms.sequences import Chosen, Rows, Sequences
 from htsrl.algorithms.statistics import normalized
+from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
 
@@ -16,6 +19,10 @@ class Targets(NamedTuple):
 
     advantages: Tensor
     returns: Tensor
+    log_probs: Tensor
+    """Of PPO: where its ratio is 1."""
+    values: Tensor
+    """Of PPO: where its clipped values are centred."""
 
 
 class Objective(Protocol):
@@ -24,10 +31,6 @@ class Objective(Protocol):
     num_parts: int
     """How many numbers a loss is."""
 
-    @property
-    def targets(self) -> Targets:
-        """Looked at anew by every loss."""
-
     def learned_rows(self, chosen: Chosen) -> Rows:
         """The steps that the loss of these sequences is about."""
 
@@ -35,7 +38,40 @@ class Objective(Protocol):
         """Means over those steps: what to differentiate, then the parts to report."""
 
 
-def normalize_advantages(objective: Objective, chosen: Chosen, advantages: Tensor) -> None:
-    """Set the targets of these sequences by mean and deviation over all of them, whoever takes which shard."""
-    rows = objective.learned_rows(chosen)
-    objective.targets.advantages[rows] = normalized(advantages[rows])
+class Seen(NamedTuple):
+    """What a policy makes of the learned steps among some sequences."""
+
+    rows: Rows
+    actions: Tensor
+    distribution: Distribution
+    values: Tensor
+
+
+class BatchView:
+    """A batch as sequences, and its targets, which every loss looks at anew."""
+
+    def __init__(self, batch: Batch, targets: Targets, sequence_steps: int) -> None:
+        self.targets = targets
+        self.sequences = Sequences(batch, sequence_steps)
+        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
+        self._actions = flat_steps(batch.actions)
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return self.sequences.choose(chosen).learned
+
+    def see(self, policy: Policy, chosen: Chosen) -> Seen:
+        piece = self.sequences.choose(chosen)
+        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
+        return Seen(piece.learned, self._actions[piece.learned], distribution, values)
+
+    @torch.no_grad()
+    def assess(self, policy: Policy, chosen: Chosen) -> None:
+        """Write down what a policy makes of the learned steps: log-probabilities and values of the targets."""
+        seen = self.see(policy, chosen)
+        self.targets.log_probs[seen.rows] = seen.distribution.log_prob(seen.actions)
+        self.targets.values[seen.rows] = seen.values
+
+    def normalize_advantages(self, chosen: Chosen, advantages: Tensor) -> None:
+        """Set the targets of these sequences by mean and deviation over all of them, whoever takes which shard."""
+        rows = self.learned_rows(chosen)
+        self.targets.advantages[rows] = normalized(advantages[rows])

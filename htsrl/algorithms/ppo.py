@@ -1,8 +1,9 @@
 """PPO (https://arxiv.org/abs/1707.06347).
 
-It starts from the current parameters and takes the ratio against the stored log-probabilities of the behaviour
-policy. Under `hts` those are one version older, so the first minibatch already sees ratios other than 1 and the clip
-keeps the policy near the *behaviour* policy; under `sync` this is textbook PPO.
+An update starts from the current parameters. Under `sync` those made the data, and this is textbook PPO. Where the data
+are older the objective is decoupled (https://arxiv.org/abs/2110.00641): what the current version makes of every step is
+found out first, ratios and values are clipped around that, advantages are taken from its values, and a step counts by
+how much more likely its action has become since the *behaviour* policy took it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.objective import Targets, normalize_advantages
+from htsrl.algorithms.objective import BatchView, Targets
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Chosen, Rows, Sequences
+from htsrl.algorithms.sequences import Chosen, Rows, cut
 from htsrl.algorithms.statistics import Statistics, explained_variance
 from htsrl.config import PPO
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 from htsrl.seeding import shuffled
+
+MOST_WEIGHT = 2.0
+"""A single step may count for no more: importance weights have no bound of their own."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +34,18 @@ class Minibatch:
     """Rows of the batch that the loss is about."""
 
     actions: Tensor
+    behaviour_log_probs: Tensor
     log_probs: Tensor
+    """Of the version that the update started from."""
     values: Tensor
+    """Of the same."""
     advantages: Tensor
     returns: Tensor
 
-    def rows(self, index: Rows) -> Minibatch:
-        return Minibatch(
-            self.actions[index],
-            self.log_probs[index],
-            self.values[index],
-            self.advantages[index],
-            self.returns[index],
-        )
+    @property
+    def weights(self) -> Tensor:
+        """How much more likely the actions had become when the update started; exactly 1 without a lag."""
+        return (self.log_probs - self.behaviour_log_probs).exp().clamp(max=MOST_WEIGHT)
 
 
 class PPOLoss(NamedTuple):
@@ -61,7 +64,7 @@ def ppo_loss(distribution: Distribution, values: Tensor, data: Minibatch, settin
     log_ratio = distribution.log_prob(data.actions) - data.log_probs
     ratio = log_ratio.exp()
     clipped_ratio = ratio.clamp(1 - clip_range, 1 + clip_range)
-    policy = -torch.min(data.advantages * ratio, data.advantages * clipped_ratio).mean()
+    policy = -(data.weights * torch.min(data.advantages * ratio, data.advantages * clipped_ratio)).mean()
     value = _value_loss(values, data, settings.value_clip_range)
     entropy = distribution.entropy().mean()
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
@@ -80,28 +83,31 @@ def _value_loss(values: Tensor, data: Minibatch, value_clip_range: float | None)
     return torch.max(errors, (near - data.returns).square()).mean()
 
 
-class PPOObjective:
+class PPOObjective(BatchView):
     """The loss of some sequences of a batch."""
 
     num_parts = len(PPOLoss._fields)
 
     def __init__(self, settings: PPO, batch: Batch, targets: Targets, clip_range: float, sequence_steps: int) -> None:
-        self.targets = targets
-        self.sequences = Sequences(batch, sequence_steps)
+        super().__init__(batch, targets, sequence_steps)
         self._settings = settings
         self._clip_range = clip_range
-        self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
-        self._data = Minibatch(
-            flat_steps(batch.actions), flat_steps(batch.log_probs), flat_steps(batch.steps.values_TB), *targets
-        )
-
-    def learned_rows(self, chosen: Chosen) -> Rows:
-        return self.sequences.choose(chosen).learned
+        self._behaviour_log_probs = flat_steps(batch.log_probs)
 
     def __call__(self, policy: Policy, chosen: Chosen) -> PPOLoss:
-        piece = self.sequences.choose(chosen)
-        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
-        return ppo_loss(distribution, values, self._data.rows(piece.learned), self._settings, self._clip_range)
+        rows, actions, distribution, values = self.see(policy, chosen)
+        return ppo_loss(distribution, values, self._minibatch(rows, actions), self._settings, self._clip_range)
+
+    def _minibatch(self, rows: Rows, actions: Tensor) -> Minibatch:
+        targets = self.targets
+        return Minibatch(
+            actions=actions,
+            behaviour_log_probs=self._behaviour_log_probs[rows],
+            log_probs=targets.log_probs[rows],
+            values=targets.values[rows],
+            advantages=targets.advantages[rows],
+            returns=targets.returns[rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -113,27 +119,37 @@ class PPOProgress:
     learning_rate: float
     clip_range: float
     sequence_steps: int = 1
+    is_decoupled: bool = False
 
 
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
-    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
-    advantages, returns = flat_steps(advantages_TB), flat_steps(advantages_TB + batch.steps.values_TB)
-    targets = Targets(advantages.clone(), returns)
+    targets = draft.targets(batch.log_probs.numel())
+    targets.log_probs.copy_(flat_steps(batch.log_probs))
+    targets.values.copy_(flat_steps(batch.steps.values_TB))
     objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
+    steps, num_sequences = batch.steps, len(objective.sequences.starts)
+    if progress.is_decoupled:
+        for neighbours in cut(slice(0, num_sequences), settings.num_minibatches):
+            draft.assess(objective, neighbours)
+        steps = steps.valued_by(targets.values.view_as(steps.values_TB))
+    advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
+    advantages = flat_steps(advantages_TB)
+    targets.advantages.copy_(advantages)
+    targets.returns.copy_(flat_steps(advantages_TB + steps.values_TB))
     statistics = Statistics()
     for epoch in range(settings.epochs):
-        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(objective.sequences.starts)))
-        for chosen in order.to(returns.device).tensor_split(settings.num_minibatches):
+        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, num_sequences))
+        for chosen in order.to(advantages.device).tensor_split(settings.num_minibatches):
             if settings.normalize_advantages:
-                normalize_advantages(objective, chosen, advantages)
+                objective.normalize_advantages(chosen, advantages)
             loss = PPOLoss(*draft.differentiate(objective, draft.policy, chosen))
             _record(statistics, loss)
             if settings.target_kl is not None and loss.approx_kl > 1.5 * settings.target_kl:
-                return _summary(statistics, batch, returns)
+                return _summary(statistics, batch, targets)
             statistics.add("train/gradient_norm", draft.clip(settings.max_gradient_norm))
             draft.step(progress.learning_rate)
-    return _summary(statistics, batch, returns)
+    return _summary(statistics, batch, targets)
 
 
 def _record(statistics: Statistics, loss: PPOLoss) -> None:
@@ -145,7 +161,7 @@ def _record(statistics: Statistics, loss: PPOLoss) -> None:
     statistics.add("train/loss", loss.total)
 
 
-def _summary(statistics: Statistics, batch: Batch, returns: Tensor) -> dict[str, float]:
-    learned, values = batch.learned_rows(), flat_steps(batch.steps.values_TB)
-    statistics.add("train/explained_variance", explained_variance(values[learned], returns[learned]))
+def _summary(statistics: Statistics, batch: Batch, targets: Targets) -> dict[str, float]:
+    learned = batch.learned_rows()
+    statistics.add("train/explained_variance", explained_variance(targets.values[learned], targets.returns[learned]))
     return statistics.means()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,16 @@ class Transitions:
     next_values_TB: Tensor
     terminated_TB: Tensor
     truncated_TB: Tensor
+
+    def valued_by(self, values_TB: Tensor) -> Transitions:
+        """The same with values of another version.
+
+        What followed a rollout's last step, and the step at which a time limit cut an episode, keeps its value: what
+        was seen there is not among the steps.
+        """
+        next_values_TB = self.next_values_TB.clone()
+        next_values_TB[:-1] = torch.where(self.truncated_TB[:-1], next_values_TB[:-1], values_TB[1:])
+        return replace(self, values_TB=values_TB, next_values_TB=next_values_TB)
 
 
 def true_next_values(values_TB: Tensor, bootstrap_values_TB: Tensor, truncated_TB: Tensor) -> Tensor:

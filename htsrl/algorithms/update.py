@@ -5,8 +5,8 @@ from __future__ import annotations
 from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.lag_correction import correction_of
-from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.lag_correction import correction_of, is_decoupled
+from htsrl.algorithms.objective import Targets
 from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
 from htsrl.config import A2C, PPO, Experiment
 from htsrl.policies.policy import Policy
@@ -25,7 +25,7 @@ def improve(
     return metrics
 
 
-def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> Objective:
+def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> A2CObjective | PPOObjective:
     """What the update minimises, for those who only take gradients of it."""
     algorithm = experiment.algorithm
     if isinstance(algorithm, A2C):
@@ -47,7 +47,14 @@ def _optimise(
         return metrics | a2c_update(algorithm, draft, behaviour, batch, _lengths(experiment), learning_rate, correction)
     clip_range = _clip_range(algorithm, remaining)
     metrics["train/clip_range"] = clip_range
-    progress = PPOProgress(experiment.seed, update, learning_rate, clip_range, experiment.sequence_steps)
+    progress = PPOProgress(
+        experiment.seed,
+        update,
+        learning_rate,
+        clip_range,
+        experiment.sequence_steps,
+        is_decoupled(algorithm, experiment.lags),
+    )
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
 
 

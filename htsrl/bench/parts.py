@@ -123,7 +123,8 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
         log_probs=decision.log_probs[None],
         steps=Transitions(torch.zeros(1, batch), values, values, nothing, nothing),
     )
-    return objective_for(experiment, 0, made, Targets(advantages, decision.values + advantages))
+    targets = Targets(advantages, decision.values + advantages, decision.log_probs, decision.values)
+    return objective_for(experiment, 0, made, targets)
 
 
 class Held(NamedTuple):

@@ -29,7 +29,8 @@ WAYS: Mapping[str, Way] = {
     "async-importance": Way("async", "importance"),
     "async-uncorrected": Way("async", "none"),
 }
-"""Under hts the delayed gradient is the correction, under async V-trace, unless the name says otherwise."""
+"""Unless the name says otherwise, the correction is what `auto` is: of A2C the delayed gradient under hts and V-trace
+under async, of PPO the decoupled objective."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,12 @@ class Task:
         experiment = replace(self.experiment, seed=seed, schedule=schedule)
         if correction == "auto":
             return experiment
-        if not isinstance(experiment.algorithm, A2C):
+        algorithm = experiment.algorithm
+        if correction == "none":
+            return replace(experiment, algorithm=replace(algorithm, lag_correction="none"))
+        if not isinstance(algorithm, A2C):
             raise ConfigError(f"{way} corrects the lag of A2C, and {self.name} is learned by PPO; leave it out")
-        return replace(experiment, algorithm=replace(experiment.algorithm, lag_correction=correction))
+        return replace(experiment, algorithm=replace(algorithm, lag_correction=correction))
 
 
 _ALL = (

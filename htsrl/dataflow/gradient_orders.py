@@ -4,8 +4,11 @@ The learner writes what the order is about, and then its number, into `gradient_
 number that is not its own answer, takes its shards into their rows of `shard_gradients` and `shard_losses`, and then
 writes the number into its word of `gradient_answers`. The learner has taken its own shards meanwhile, waits until all
 answers are its number, and adds the rows up. An order names the update, and so the storage, which everybody maps, and
-the slot of the parameters to differentiate, to which everybody has views; what is copied is which sequences are chosen,
-and their targets.
+the slot of the parameters to differentiate, to which everybody has views; what is copied is which sequences are chosen.
+Their targets the learner writes where everybody looks.
+
+Before the gradients, PPO may have the steps assessed. Such an order is carried out in the same shards, into the places
+of their steps in the targets, which nobody reads before the next order.
 
 **What an order is about changes only while every answer is its number.** So nobody ever computes from something that
 is being written, and what was begun for an order can be done once more:
@@ -38,15 +41,18 @@ from htsrl.kill_points import reach
 
 MOST_PARTS = 8
 """Numbers that a loss can be."""
-NUM_TARGETS = 2
+NUM_TARGETS = 4
+DIFFERENTIATE, ASSESS = 0, 1
 
 
 class Order(NamedTuple):
-    """A gradient to take; in shared memory its number comes first."""
+    """A gradient to take, or steps to assess; in shared memory its number comes first."""
 
+    task: int
+    """DIFFERENTIATE or ASSESS."""
     update: int
     slot: int
-    """Of the parameters that it is taken at."""
+    """Of the parameters that do it."""
     is_shuffled: int
     """Whether the sequences are written down one by one, or are neighbours."""
     begin: int
@@ -60,7 +66,7 @@ def gradient_arrays(num_shards: int, num_parameters: int, num_workers: int, num_
     return [
         ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
         ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
-        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner
+        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner; whoever assesses
         ArraySpec("gradient_answers", (num_workers,), "int64"),  # each differentiator its own; the learner is number 0
         ArraySpec("shard_gradients", (num_shards, num_parameters), "float32"),  # whoever takes the shard
         ArraySpec("shard_losses", (num_shards, MOST_PARTS), "float32"),  # whoever takes the shard

@@ -1,15 +1,16 @@
-"""The differentiator: takes its shards of the gradients that the learner orders."""
+"""The differentiator: takes its shards of the gradients that the learner orders, or assesses their steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from htsrl.algorithms.a2c import A2CObjective
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
-from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.ppo import PPOObjective
 from htsrl.algorithms.update import objective_for
 from htsrl.config import Experiment
-from htsrl.dataflow.gradient_orders import GradientOrders, Order
+from htsrl.dataflow.gradient_orders import ASSESS, GradientOrders, Order
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.shared import Shared
 from htsrl.policies.policy import Policy
@@ -41,13 +42,13 @@ class Differentiator:
         self._orders = orders
         self._gradient = gradient
         self._notify_learner = notify_learner
-        self._objectives: dict[int, Objective] = {}  # of the update under way
+        self._objectives: dict[int, A2CObjective | PPOObjective] = {}  # of the update under way
 
     def advance(self) -> bool:
         order = self._orders.pending(self._worker)
         if order is None:
             return False
-        self.differentiate(order)
+        self.carry_out(order)
         self._orders.answer(self._worker)
         self._notify_learner()
         return True
@@ -55,12 +56,15 @@ class Differentiator:
     def waits_for(self) -> str:
         return "gradients to take"
 
-    def differentiate(self, order: Order) -> None:
+    def carry_out(self, order: Order) -> None:
         policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
         assert isinstance(policy, Policy)
-        self._gradient.take(self._shards, self._objective_of(order), policy, chosen, order.num_steps)
+        if order.task == ASSESS:
+            self._gradient.assess(self._shards, self._objective_of(order), policy, chosen)
+        else:
+            self._gradient.take(self._shards, self._objective_of(order), policy, chosen, order.num_steps)
 
-    def _objective_of(self, order: Order) -> Objective:
+    def _objective_of(self, order: Order) -> A2CObjective | PPOObjective:
         if order.update not in self._objectives:
             targets = shared_targets(self._orders)
             objective = objective_for(self._experiment, order.update, self._batch_of(order), targets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,6 @@ class Squares:
     """The loss of a step is its number times the weight, squared over two."""
 
     num_parts = 1
-    targets = Targets(torch.zeros(0), torch.zeros(0))
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         """All but step 1."""
@@ -101,9 +101,7 @@ def test_a_shard_of_nothing_adds_nothing() -> None:
     policy, batch = small_policy("none"), random_batch("none", has_gaps=False)
     gradient, shards = sharded(policy, 5)
     steps = NUM_STEPS * NUM_COLUMNS
-    objective = A2CObjective(
-        A2C(), batch, Targets(torch.randn(steps), torch.randn(steps)), Lengths(NUM_STEPS, 1), "none"
-    )
+    objective = A2CObjective(A2C(), batch, Targets(*torch.randn(4, steps)), Lengths(NUM_STEPS, 1), "none")
     gradient.take(objective, policy, slice(0, 3))
     expected, _ = sharded(policy, 1)
     expected.take(objective, policy, slice(0, 3))
@@ -112,6 +110,10 @@ def test_a_shard_of_nothing_adds_nothing() -> None:
 
 
 # --- the sum ---------------------------------------------------------------------------------------------------------
+
+
+PPO_OF_TWO = PPO(epochs=2, num_minibatches=2)
+DECOUPLED = replace(PPO_OF_TWO, lag_correction="decoupled")
 
 
 def small_policy(memory: Any) -> Policy:
@@ -162,7 +164,7 @@ def update(
     if isinstance(algorithm, A2C):
         metrics = a2c_update(algorithm, draft, policy, batch, Lengths(4, length), learning_rate=0.01)
     else:
-        progress = PPOProgress(1, 0, learning_rate=0.01, clip_range=0.2, sequence_steps=length)
+        progress = PPOProgress(1, 0, 0.01, 0.2, sequence_steps=length, is_decoupled=algorithm == DECOUPLED)
         metrics = ppo_update(algorithm, draft, batch, NUM_STEPS, progress)
     return steps.gradients, metrics
 
@@ -172,8 +174,8 @@ def update(
 @pytest.mark.parametrize("memory", ["none", "lstm"])
 @pytest.mark.parametrize(
     "algorithm",
-    [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO(epochs=2, num_minibatches=2)],
-    ids=["a2c", "a2c_normalized", "ppo"],
+    [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO_OF_TWO, DECOUPLED],
+    ids=["a2c", "a2c_normalized", "ppo", "ppo_decoupled"],
 )
 def test_a_gradient_in_shards_is_that_of_the_whole(
     algorithm: A2C | PPO, memory: str, has_gaps: bool, num_shards: int

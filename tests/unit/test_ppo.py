@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from recorded_draft import RecordingSgd, recorded_draft
 from torch import Tensor, nn
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.ppo import Minibatch, PPOLoss, PPOProgress, ppo_loss, ppo_update
+from htsrl.algorithms.ppo import MOST_WEIGHT, Minibatch, PPOLoss, PPOProgress, ppo_loss, ppo_update
 from htsrl.algorithms.returns import Transitions, gae
 from htsrl.algorithms.statistics import normalized
 from htsrl.algorithms.update import improve
@@ -43,7 +43,7 @@ def rows(
     """Steps that all took action 0."""
     zeros = torch.zeros(len(advantages))
     values, returns = zeros if values is None else values, zeros if returns is None else returns
-    return Minibatch(zeros.long(), log_probs, values, advantages, returns)
+    return Minibatch(zeros.long(), log_probs, log_probs, values, advantages, returns)
 
 
 def one_step_loss(ratio: float, advantage: float, settings: PPO = RAW) -> tuple[PPOLoss, float]:
@@ -139,7 +139,9 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     actions = torch.randn(64, 3)
     distribution = DiagonalGaussian(mean, log_std)
     nearby = distribution.log_prob(actions).detach() + 0.3 * torch.randn(64)
-    data = Minibatch(actions, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
+    older = nearby + 0.6 * torch.randn(64)
+    data = Minibatch(actions, older, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
+    assert 0.05 < (data.weights == MOST_WEIGHT).float().mean() < 0.3
     loss = ppo_loss(distribution, values, replace(data, advantages=normalized(data.advantages)), settings, CLIP)
     assert 0.2 < loss.clip_fraction.item() < 0.8
     expected = textbook_loss(mean, log_std, values, data)
@@ -154,7 +156,8 @@ def textbook_loss(mean: Tensor, log_std: Tensor, values: Tensor, data: Minibatch
     ratio = torch.exp(normal.log_prob(data.actions).sum(1) - data.log_probs)
     gains = (data.advantages - data.advantages.mean()) / (data.advantages.std() + 1e-8)
     bound = torch.where(gains > 0, (1 + CLIP) * gains, (1 - CLIP) * gains)
-    policy = -torch.minimum(ratio * gains, bound).mean()
+    weight = torch.exp(data.log_probs - data.behaviour_log_probs).clamp(max=2)
+    policy = -(weight * torch.minimum(ratio * gains, bound)).mean()
     limited = torch.clamp(values, data.values - 0.1, data.values + 0.1)
     value = torch.maximum((values - data.returns) ** 2, (limited - data.returns) ** 2).mean()
     entropy: Tensor = normal.entropy().sum(1).mean()
@@ -271,60 +274,87 @@ def test_the_annealed_clip_range_is_the_one_that_clips() -> None:
     assert fractions[1] == 0
 
 
-def moved(policy: Policy, direction: list[Tensor], distance: float) -> Policy:
+@pytest.mark.parametrize("distance", [0.0, 0.5])
+@pytest.mark.parametrize("is_decoupled", [True, False])
+def test_the_clip_is_around_the_version_that_the_update_starts_from_if_it_is_decoupled(
+    is_decoupled: bool, distance: float
+) -> None:
+    """One minibatch, so its divergence is the distance between the start and what the clip is around."""
+    behaviour = small_policy()
+    batch = batch_of(behaviour)
+    start = moved(behaviour, distance)
+    draft, _ = recorded_draft(start)
+    settings = PPO(epochs=1, num_minibatches=1)
+    between = divergence(start, batch)
+    assert between == pytest.approx(0.0, abs=1e-7) if distance == 0 else between > 0.01
+    metrics = ppo_update(settings, draft, batch, NUM_STEPS, replace(progress(), is_decoupled=is_decoupled))
+    assert metrics["train/approx_kl"] == pytest.approx(0.0 if is_decoupled else between, abs=1e-7)
+
+
+def moved(policy: Policy, distance: float) -> Policy:
     result = small_policy()
-    for parameter, start, by in zip(result.parameters(), policy.parameters(), direction, strict=True):
-        parameter.data = start.detach() + distance * by
+    for parameter, start in zip(result.parameters(), policy.parameters(), strict=True):
+        parameter.data = start.detach() + distance * torch.randn_like(start)
     return result
 
 
-def first_ratios(policy: Policy, batch: Batch) -> Tensor:
-    with torch.no_grad():
-        distribution, _ = policy({"obs": batch.observations["obs"].flatten(0, 1)})
-        log_probs: Tensor = distribution.log_prob(batch.actions.flatten())
-    return (log_probs - batch.log_probs.flatten()).exp()
+def test_the_decoupled_gradient_agrees_with_an_independent_one_for_data_of_an_older_version() -> None:
+    """d/d theta of mean(weight * ratio * advantage) at ratio 1, with the current version's values."""
+    behaviour = small_policy()
+    batch, start = batch_of(behaviour), moved(behaviour, 0.3)
+    settings = PPO(epochs=1, num_minibatches=1, max_gradient_norm=1e6, normalize_advantages=False, value_clip_range=0.1)
+    draft, optimizer = recorded_draft(moved(start, 0.0))
+    ppo_update(settings, draft, batch, NUM_STEPS, replace(progress(), is_decoupled=True))
+
+    distribution, values = start({"obs": batch.observations["obs"].flatten(0, 1)})
+    log_probs = distribution.log_prob(batch.actions.flatten())
+    values_TB = values.detach().view(NUM_STEPS, NUM_ENVS)
+    next_values_TB = torch.cat([values_TB[1:], batch.steps.next_values_TB[-1:]])  # what follows the last was not seen
+    errors_TB = batch.steps.rewards_TB + settings.discount * next_values_TB - values_TB
+    decay = settings.discount * settings.gae_lambda
+    powers = decay ** torch.arange(NUM_STEPS)
+    advantages = torch.stack([powers[: NUM_STEPS - t] @ errors_TB[t:] for t in range(NUM_STEPS)]).flatten()
+    weights = (log_probs.detach() - batch.log_probs.flatten()).exp().clamp(max=2)
+    assert (weights - 1).abs().mean() > 0.05
+    loss = -(weights * advantages * log_probs).mean()  # its gradient is that of the ratio, which is 1
+    loss = loss + settings.value_coefficient * (values - (values.detach() + advantages)).square().mean()
+    torch.testing.assert_close(optimizer.gradients[0], flat_gradient(loss, start), rtol=1e-4, atol=1e-6)
 
 
-def test_under_lag_the_ratios_begin_away_from_one_by_the_first_order_of_the_last_step() -> None:
-    """ratio = 1 + (theta[j] - theta[j-1]) . grad log pi + second order; without lag it is 1."""
+def test_weights_have_a_bound_and_are_exactly_one_without_a_lag() -> None:
+    log_probs = torch.tensor([-1.0, -1.0, -1.0, -1.0])
+    older = torch.tensor([-1.0, -1.0 - math.log(1.5), -1.0 + math.log(4.0), -9.0])
+    data = replace(rows(log_probs, torch.ones(4)), behaviour_log_probs=older)
+    assert data.weights.tolist() == [1.0, pytest.approx(1.5), pytest.approx(0.25), 2.0]
+
+
+@pytest.mark.parametrize("schedule", ["hts", "sync", "lockstep", "async"])
+@pytest.mark.parametrize("lag_correction", ["auto", "decoupled", "none"])
+def test_the_objective_is_decoupled_where_there_is_a_lag_or_it_is_asked_for(
+    lag_correction: Literal["auto", "decoupled", "none"], schedule: Literal["hts", "sync", "lockstep", "async"]
+) -> None:
     behaviour = small_policy()
     batch = batch_of(behaviour)
-    direction = [torch.randn_like(parameter) for parameter in behaviour.parameters()]
-    torch.testing.assert_close(first_ratios(behaviour, batch), torch.ones(NUM_STEPS * NUM_ENVS))
-
-    obs, actions = batch.observations["obs"].flatten(0, 1), batch.actions.flatten()
-
-    def log_probs(*parameters: Tensor) -> Tensor:
-        named = dict(zip(dict(behaviour.named_parameters()), parameters, strict=True))
-        distribution, _ = torch.func.functional_call(behaviour, named, ({"obs": obs},))
-        result: Tensor = distribution.log_prob(actions)
-        return result
-
-    start = tuple(parameter.detach() for parameter in behaviour.parameters())
-    _, slopes = torch.autograd.functional.jvp(log_probs, start, tuple(direction))  # type: ignore[no-untyped-call]
-    errors = []
-    for distance in (0.1, 0.05):
-        ratios = first_ratios(moved(behaviour, direction, distance), batch)
-        assert (ratios - 1).abs().mean() > 0.2 * distance
-        errors.append((ratios - 1 - distance * slopes).norm().item())
-    assert 3.0 < errors[0] / errors[1] < 5.0  # what is left is of second order
+    settings = PPO(epochs=1, num_minibatches=1, lag_correction=lag_correction)
+    experiment = Experiment(
+        "any", algorithm=settings, schedule=schedule, num_envs=NUM_ENVS, sync_interval=NUM_STEPS, total_steps=32
+    )
+    draft, _ = recorded_draft(moved(behaviour, 0.5))
+    divergence = improve(experiment, 0, draft, behaviour, batch)["train/approx_kl"]
+    is_expected = lag_correction == "decoupled" or (lag_correction == "auto" and schedule in ("hts", "async"))
+    assert (abs(divergence) < 1e-7) == is_expected
 
 
-def test_under_lag_the_first_ppo_gradient_differs_from_the_delayed_gradient_in_first_order() -> None:
-    """PPO differentiates at theta[j], the delayed gradient at theta[j-1]: half the lag, half the difference."""
-    behaviour = small_policy()
-    batch = batch_of(behaviour)
-    direction = [torch.randn_like(parameter) for parameter in behaviour.parameters()]
+@pytest.mark.parametrize("is_decoupled", [True, False])
+def test_without_a_lag_the_first_gradient_is_that_of_a2c(is_decoupled: bool) -> None:
+    policy = small_policy()
+    batch = batch_of(policy)
     settings = PPO(epochs=1, num_minibatches=1, max_gradient_norm=1e6, normalize_advantages=False)
-
-    def first_gradient(distance: float) -> Tensor:
-        draft, optimizer = recorded_draft(moved(behaviour, direction, distance))
-        ppo_update(settings, draft, batch, NUM_STEPS, progress(clip_range=10.0))
-        return optimizer.gradients[0]
-
-    torch.testing.assert_close(first_gradient(0.0), policy_gradient(behaviour, batch, settings), rtol=1e-4, atol=1e-6)
-    differences = [(first_gradient(distance) - first_gradient(0.0)).norm().item() for distance in (0.02, 0.01)]
-    assert 1.7 < differences[0] / differences[1] < 2.3
+    steps = batch.steps.valued_by(batch.steps.values_TB)
+    draft, optimizer = recorded_draft(moved(policy, 0.0))
+    ppo_update(settings, draft, replace(batch, steps=steps), NUM_STEPS, replace(progress(), is_decoupled=is_decoupled))
+    expected = policy_gradient(policy, replace(batch, steps=steps), settings)
+    torch.testing.assert_close(optimizer.gradients[0], expected, rtol=1e-4, atol=1e-6)
 
 
 def policy_gradient(policy: Policy, batch: Batch, settings: PPO) -> Tensor:
@@ -334,6 +364,10 @@ def policy_gradient(policy: Policy, batch: Batch, settings: PPO) -> Tensor:
     loss = -(advantages_TB.flatten() * distribution.log_prob(batch.actions.flatten())).mean()
     targets = (advantages_TB + batch.steps.values_TB).flatten()
     loss = loss + settings.value_coefficient * nn.functional.mse_loss(values, targets)
+    return flat_gradient(loss, policy)
+
+
+def flat_gradient(loss: Tensor, policy: Policy) -> Tensor:
     layout = FlatLayout.of(policy)
     flat = torch.zeros(layout.size)
     gradients = torch.autograd.grad(loss, list(policy.parameters()))

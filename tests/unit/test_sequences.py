@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement
 from htsrl.algorithms.batch import Batch, flat_steps
-from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.ppo import PPOProgress, ppo_update
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Sequences
@@ -154,6 +154,9 @@ class FakeDraft:
 
     def __init__(self, policy: nn.Module) -> None:
         self.policy = policy
+
+    def targets(self, num_rows: int) -> Targets:
+        return Targets(*torch.zeros(4, num_rows))
 
     def differentiate(self, objective: Objective, at: Any, chosen: Chosen) -> tuple[Tensor, ...]:
         return objective(at, chosen)
