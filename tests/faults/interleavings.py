@@ -31,7 +31,8 @@ PACKAGE = Path(htsrl.__file__).parent
 WATCHED = {
     *map(str, (PACKAGE / "roles").glob("*.py")),
     *(str(PACKAGE / file) for file in ("dataflow/storage.py", "envs/agents.py", "envs/observing.py")),
-    *(str(PACKAGE / file) for file in ("algorithms/gradient.py", "dataflow/gradient_orders.py")),
+    *(str(PACKAGE / file) for file in ("algorithms/ppo.py", "algorithms/objective.py", "algorithms/gradient.py")),
+    str(PACKAGE / "dataflow/gradient_orders.py"),
 }
 """The files at whose lines others may take over."""
 PACES = (0.001, 0.03, 1.0)
