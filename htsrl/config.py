@@ -194,13 +194,8 @@ class Experiment:
         return self.schedule == "async"
 
     @property
-    def lags(self) -> bool:
-        """Whether data may be older than the version that learns from them."""
-        return self.schedule in ("hts", "async")
-
-    @property
     def learns_meanwhile(self) -> bool:
-        """Whether the learner works while environments are stepped."""
+        """Whether the learner works while environments are stepped, and so data may be older than what learns."""
         return self.schedule in ("hts", "async")
 
     @property

@@ -118,14 +118,14 @@ def ppo_update(
 
 @torch.no_grad()
 def seen_again(rollout: Rollout, theta: ActorCritic, num_pieces: int) -> Rollout:
-    """The same steps with log-probabilities and values of theta, but for what followed the last of them."""
+    """The same steps with log-probabilities and values of theta; of what is not among them, moved by as much."""
     obs, actions = (torch.from_numpy(x).flatten(0, 1) for x in (rollout.obs, rollout.actions))
     pieces = list(zip(obs.tensor_split(num_pieces), actions.tensor_split(num_pieces), strict=True))
     log_probs = torch.cat([theta.assess(*piece)[0] for piece in pieces]).numpy().reshape(rollout.rewards.shape)
     values = torch.cat([theta.value(obs) for obs, _ in pieces]).numpy().reshape(rollout.rewards.shape)
-    next_values = rollout.next_values.copy()
+    next_values = rollout.next_values + (values - rollout.values)
     next_values[:-1] = np.where(rollout.truncated[:-1], next_values[:-1], values[1:])
-    return replace(rollout, log_probs=log_probs, values=values, next_values=next_values)
+    return replace(rollout, log_probs=log_probs, values=values, next_values=next_values.astype(np.float32))
 
 
 def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO) -> Tensor:

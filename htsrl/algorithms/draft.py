@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from htsrl.algorithms.gradient import Gradient
-from htsrl.algorithms.objective import BatchView, Objective, Targets
+from htsrl.algorithms.objective import BatchObjective, Objective, Targets
 from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Algorithm
@@ -36,9 +36,9 @@ class Draft:
         """Where those belong that the update is differentiated by: everybody who takes gradients looks there."""
         return self._gradient.targets(num_rows)
 
-    def assess(self, view: BatchView, chosen: Chosen) -> None:
+    def assess(self, objective: BatchObjective, chosen: Chosen) -> None:
         """Have the draft, as it is now, write down in the targets what it makes of some sequences."""
-        self._gradient.assess(view, self.policy, chosen)
+        self._gradient.assess(objective, self.policy, chosen)
 
     def differentiate(self, objective: Objective, at: Policy, chosen: Chosen) -> Tensor:
         """Take the gradient of the mean loss of some sequences, at whichever parameters; returns the loss's parts."""

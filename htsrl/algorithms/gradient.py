@@ -10,17 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from htsrl.algorithms.objective import BatchView, Objective, Targets
+from htsrl.algorithms.objective import BatchObjective, Objective, Targets
 from htsrl.algorithms.sequences import Chosen, count, cut
-from htsrl.dataflow.gradient_orders import (
-    ASSESS,
-    DIFFERENTIATE,
-    MOST_PARTS,
-    NUM_TARGETS,
-    GradientOrders,
-    Helpers,
-    Order,
-)
+from htsrl.dataflow.gradient_orders import ASSESS, DIFFERENTIATE, MOST_PARTS, GradientOrders, Helpers, Order
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
 from htsrl.kill_points import reach
@@ -67,12 +59,12 @@ class GradientShards:
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
 
-    def assess(self, shards: Sequence[int], view: BatchView, policy: Policy, chosen: Chosen) -> None:
+    def assess(self, shards: Sequence[int], objective: BatchObjective, policy: Policy, chosen: Chosen) -> None:
         """The steps of some shards."""
         parts = cut(chosen, self.num_shards)
         for shard in shards:
             if count(parts[shard]):
-                view.assess(policy, parts[shard])
+                objective.assess(policy, parts[shard])
 
     def _direct_gradient(self, policy: Policy, shard: int) -> None:
         """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
@@ -125,13 +117,13 @@ class Gradient:
         """To be written between gradients: helpers, if there are any, look at the same."""
         if self._helpers:
             return shared_targets(self._helpers.orders)
-        return Targets(*torch.zeros(NUM_TARGETS, num_rows, device=self.sum.device))
+        return Targets(*torch.zeros(len(Targets._fields), num_rows, device=self.sum.device))
 
-    def assess(self, view: BatchView, policy: Policy, chosen: Chosen) -> None:
+    def assess(self, objective: BatchObjective, policy: Policy, chosen: Chosen) -> None:
         """Have the policy write down in the targets what it makes of these sequences."""
         if self._helpers:
             self._ask(self._helpers, ASSESS, policy, chosen, num_steps=0)
-        self._shards.assess(self._own, view, policy, chosen)
+        self._shards.assess(self._own, objective, policy, chosen)
         if self._helpers:
             self._helpers.await_answers()
 
@@ -156,6 +148,7 @@ class Gradient:
 
 
 def shared_targets(orders: GradientOrders) -> Targets:
+    assert len(orders.targets) == len(Targets._fields)
     return Targets(*torch.from_numpy(orders.targets))
 
 

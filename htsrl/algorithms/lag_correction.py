@@ -30,9 +30,9 @@ def correction_of(settings: A2C, queues: bool) -> Correction:
     return settings.lag_correction
 
 
-def is_decoupled(settings: PPO, lags: bool) -> bool:
-    """What the settings ask for; `lags` is whether data may be older than the version that learns from them."""
-    return settings.lag_correction == "decoupled" or (settings.lag_correction == "auto" and lags)
+def is_decoupled(settings: PPO, learns_meanwhile: bool) -> bool:
+    """What the settings ask for; `learns_meanwhile` is whether data may be older than the version that learns."""
+    return settings.lag_correction == "decoupled" or (settings.lag_correction == "auto" and learns_meanwhile)
 
 
 class Current(NamedTuple):

@@ -10,6 +10,7 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.sequences import Chosen, Rows, Sequences
 from htsrl.algorithms.statistics import normalized
+from htsrl.kill_points import reach
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
@@ -36,6 +37,13 @@ class Objective(Protocol):
 
     def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
         """Means over those steps: what to differentiate, then the parts to report."""
+
+
+class BatchObjective(Objective, Protocol):
+    """One that also says what a policy makes of the steps, before anything is differentiated."""
+
+    def assess(self, policy: Policy, chosen: Chosen) -> None:
+        """Write log-probabilities and values of the steps of these sequences into the targets."""
 
 
 class Seen(NamedTuple):
@@ -66,9 +74,9 @@ class BatchView:
 
     @torch.no_grad()
     def assess(self, policy: Policy, chosen: Chosen) -> None:
-        """Write down what a policy makes of the learned steps: log-probabilities and values of the targets."""
         seen = self.see(policy, chosen)
         self.targets.log_probs[seen.rows] = seen.distribution.log_prob(seen.actions)
+        reach("inside an assessment")
         self.targets.values[seen.rows] = seen.values
 
     def normalize_advantages(self, chosen: Chosen, advantages: Tensor) -> None:

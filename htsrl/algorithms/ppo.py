@@ -27,6 +27,8 @@ from htsrl.seeding import shuffled
 
 MOST_WEIGHT = 2.0
 """A single step may count for no more: importance weights have no bound of their own."""
+MOST_LOG_RATIO = 50.0
+"""Above, a ratio soon is infinite, and times a weight of 0 not a number."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Minibatch:
 
     @property
     def weights(self) -> Tensor:
-        """How much more likely the actions had become when the update started; exactly 1 without a lag."""
+        """How much more likely the actions had become when the update started; 1 where that is the behaviour policy."""
         return (self.log_probs - self.behaviour_log_probs).exp().clamp(max=MOST_WEIGHT)
 
 
@@ -62,7 +64,7 @@ class PPOLoss(NamedTuple):
 def ppo_loss(distribution: Distribution, values: Tensor, data: Minibatch, settings: PPO, clip_range: float) -> PPOLoss:
     """Clipped surrogate, (clipped) squared value error and entropy bonus."""
     log_ratio = distribution.log_prob(data.actions) - data.log_probs
-    ratio = log_ratio.exp()
+    ratio = log_ratio.clamp(max=MOST_LOG_RATIO).exp()
     clipped_ratio = ratio.clamp(1 - clip_range, 1 + clip_range)
     policy = -(data.weights * torch.min(data.advantages * ratio, data.advantages * clipped_ratio)).mean()
     value = _value_loss(values, data, settings.value_clip_range)
@@ -118,8 +120,9 @@ class PPOProgress:
     update: int
     learning_rate: float
     clip_range: float
+    is_decoupled: bool
+    """Whether data may be of an older version."""
     sequence_steps: int = 1
-    is_decoupled: bool = False
 
 
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
@@ -130,8 +133,8 @@ def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, pro
     objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
     steps, num_sequences = batch.steps, len(objective.sequences.starts)
     if progress.is_decoupled:
-        for neighbours in cut(slice(0, num_sequences), settings.num_minibatches):
-            draft.assess(objective, neighbours)
+        for piece in cut(slice(0, num_sequences), settings.num_minibatches):  # as much at once as a gradient takes
+            draft.assess(objective, piece)
         steps = steps.valued_by(targets.values.view_as(steps.values_TB))
     advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
     advantages = flat_steps(advantages_TB)

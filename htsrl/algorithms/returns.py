@@ -25,10 +25,11 @@ class Transitions:
     def valued_by(self, values_TB: Tensor) -> Transitions:
         """The same with values of another version.
 
-        What followed a rollout's last step, and the step at which a time limit cut an episode, keeps its value: what
-        was seen there is not among the steps.
+        What followed a rollout's last step, and the step at which a time limit cut an episode, is not among the steps.
+        Its value is taken to differ as that of the step itself does: left as it was, it would bear all that the values
+        have risen or fallen by, and advantages before it with it.
         """
-        next_values_TB = self.next_values_TB.clone()
+        next_values_TB = self.next_values_TB + (values_TB - self.values_TB)
         next_values_TB[:-1] = torch.where(self.truncated_TB[:-1], next_values_TB[:-1], values_TB[1:])
         return replace(self, values_TB=values_TB, next_values_TB=next_values_TB)
 

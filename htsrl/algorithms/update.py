@@ -6,7 +6,7 @@ from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.lag_correction import correction_of, is_decoupled
-from htsrl.algorithms.objective import Targets
+from htsrl.algorithms.objective import BatchObjective, Targets
 from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
 from htsrl.config import A2C, PPO, Experiment
 from htsrl.policies.policy import Policy
@@ -18,14 +18,14 @@ def improve(
     """Improve the draft from a batch that the behaviour policy made, or many did; returns metrics of the update."""
     metrics = _optimise(experiment, update, draft, behaviour, _with_scaled_rewards(experiment, draft.policy, batch))
     if draft.policy.observation_scales is not None:
-        # Only now: while it was optimised, the policy had to see what the stored log-probabilities were made from.
+        # Only now: while it was optimised, the policy had to see what it saw when its update began.
         learned = batch.learned_rows()
         scales = draft.policy.observation_scales
         scales.take_in({name: flat_steps(batch.observations[name])[learned] for name in scales.names})
     return metrics
 
 
-def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> A2CObjective | PPOObjective:
+def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> BatchObjective:
     """What the update minimises, for those who only take gradients of it."""
     algorithm = experiment.algorithm
     if isinstance(algorithm, A2C):
@@ -52,8 +52,8 @@ def _optimise(
         update,
         learning_rate,
         clip_range,
+        is_decoupled(algorithm, experiment.learns_meanwhile),
         experiment.sequence_steps,
-        is_decoupled(algorithm, experiment.lags),
     )
     return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
 

@@ -186,7 +186,7 @@ def _rooflines(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
             "core busy with nothing else. Inference is counted in the largest batch that the work allows, all "
             "environments at once, which is the cheapest; learning is forward, backward and the optimizer's step "
             "for every epoch, without what prepares a batch. (A2C on images does without the forward pass under hts "
-            "and sync, so its own limit is higher.)",
+            "and sync, so its own limit is higher; PPO has one more under hts and async, and a lower limit.)",
             *notes,
         ],
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from htsrl.algorithms.a2c import A2CObjective
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
-from htsrl.algorithms.ppo import PPOObjective
+from htsrl.algorithms.objective import BatchObjective
 from htsrl.algorithms.update import objective_for
 from htsrl.config import Experiment
 from htsrl.dataflow.gradient_orders import ASSESS, GradientOrders, Order
@@ -42,7 +41,7 @@ class Differentiator:
         self._orders = orders
         self._gradient = gradient
         self._notify_learner = notify_learner
-        self._objectives: dict[int, A2CObjective | PPOObjective] = {}  # of the update under way
+        self._objectives: dict[int, BatchObjective] = {}  # of the update under way
 
     def advance(self) -> bool:
         order = self._orders.pending(self._worker)
@@ -54,7 +53,7 @@ class Differentiator:
         return True
 
     def waits_for(self) -> str:
-        return "gradients to take"
+        return "steps to assess or gradients to take"
 
     def carry_out(self, order: Order) -> None:
         policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
@@ -64,7 +63,7 @@ class Differentiator:
         else:
             self._gradient.take(self._shards, self._objective_of(order), policy, chosen, order.num_steps)
 
-    def _objective_of(self, order: Order) -> A2CObjective | PPOObjective:
+    def _objective_of(self, order: Order) -> BatchObjective:
         if order.update not in self._objectives:
             targets = shared_targets(self._orders)
             objective = objective_for(self._experiment, order.update, self._batch_of(order), targets)

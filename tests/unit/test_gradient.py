@@ -164,7 +164,7 @@ def update(
     if isinstance(algorithm, A2C):
         metrics = a2c_update(algorithm, draft, policy, batch, Lengths(4, length), learning_rate=0.01)
     else:
-        progress = PPOProgress(1, 0, 0.01, 0.2, sequence_steps=length, is_decoupled=algorithm == DECOUPLED)
+        progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=algorithm == DECOUPLED, sequence_steps=length)
         metrics = ppo_update(algorithm, draft, batch, NUM_STEPS, progress)
     return steps.gradients, metrics
 

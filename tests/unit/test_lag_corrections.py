@@ -135,15 +135,17 @@ def test_importance_weighs_advantages_by_how_much_less_likely_an_action_has_beco
 
 
 @pytest.mark.parametrize("correction", ["vtrace", "auto"])
-def test_vtrace_bootstraps_from_the_current_values_but_where_only_the_actor_saw_what_followed(
+def test_vtrace_bootstraps_from_the_current_values_and_moves_those_of_what_only_the_actor_saw(
     correction: Correction,
 ) -> None:
     batch = batch_made_by(policy_of(1))
     ratio, values = ratios(batch, 2)
     steps, values_TB = batch.steps, values.view(NUM_STEPS, NUM_ENVS)
     next_values_TB = steps.next_values_TB.clone()
-    for t, env in np.ndindex(NUM_STEPS - 1, NUM_ENVS):
-        if not steps.truncated_TB[t, env]:
+    for t, env in np.ndindex(NUM_STEPS, NUM_ENVS):
+        if t == NUM_STEPS - 1 or steps.truncated_TB[t, env]:
+            next_values_TB[t, env] += values_TB[t, env] - steps.values_TB[t, env]
+        else:
             next_values_TB[t, env] = values_TB[t + 1, env]
     current = replace(steps, values_TB=values_TB, next_values_TB=next_values_TB)
     data = Trajectories(current, NUM_STEPS, SETTINGS.discount, SETTINGS.gae_lambda)

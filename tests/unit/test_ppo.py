@@ -182,7 +182,7 @@ def batch_of(behaviour: Policy) -> Batch:
 
 
 def progress(learning_rate: float = 0.01, clip_range: float = CLIP, update: int = 0) -> PPOProgress:
-    return PPOProgress(seed=1, update=update, learning_rate=learning_rate, clip_range=clip_range)
+    return PPOProgress(1, update, learning_rate, clip_range, is_decoupled=False)
 
 
 def test_every_minibatch_is_one_step_and_every_gradient_is_clipped() -> None:
@@ -309,7 +309,8 @@ def test_the_decoupled_gradient_agrees_with_an_independent_one_for_data_of_an_ol
     distribution, values = start({"obs": batch.observations["obs"].flatten(0, 1)})
     log_probs = distribution.log_prob(batch.actions.flatten())
     values_TB = values.detach().view(NUM_STEPS, NUM_ENVS)
-    next_values_TB = torch.cat([values_TB[1:], batch.steps.next_values_TB[-1:]])  # what follows the last was not seen
+    last = batch.steps.next_values_TB[-1] + values_TB[-1] - batch.steps.values_TB[-1]
+    next_values_TB = torch.cat([values_TB[1:], last[None]])
     errors_TB = batch.steps.rewards_TB + settings.discount * next_values_TB - values_TB
     decay = settings.discount * settings.gae_lambda
     powers = decay ** torch.arange(NUM_STEPS)
@@ -326,6 +327,19 @@ def test_weights_have_a_bound_and_are_exactly_one_without_a_lag() -> None:
     older = torch.tensor([-1.0, -1.0 - math.log(1.5), -1.0 + math.log(4.0), -9.0])
     data = replace(rows(log_probs, torch.ones(4)), behaviour_log_probs=older)
     assert data.weights.tolist() == [1.0, pytest.approx(1.5), pytest.approx(0.25), 2.0]
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_an_action_that_was_as_good_as_given_up_and_comes_back_breaks_nothing(advantage: float) -> None:
+    """Its weight is 0 and its ratio beyond the largest number."""
+    logits = torch.tensor([[-100.0, 0.0]], requires_grad=True)
+    data = rows(torch.tensor([-200.0]), torch.tensor([advantage]))
+    data = replace(data, behaviour_log_probs=torch.tensor([-1.0]))
+    loss = ppo_loss(Categorical(logits), torch.zeros(1), data, RAW, CLIP)
+    loss.policy.backward()  # type: ignore[no-untyped-call]
+    assert loss.policy == 0
+    assert logits.grad is not None
+    assert logits.grad.tolist() == [[0.0, 0.0]]
 
 
 @pytest.mark.parametrize("schedule", ["hts", "sync", "lockstep", "async"])

@@ -96,11 +96,12 @@ def test_the_next_value_is_the_next_rows_unless_that_row_is_another_episodes_or_
     assert true_next_values(values_TB, bootstrap_values_TB, truncated_TB).tolist() == expected
 
 
-def test_another_versions_values_replace_all_but_those_of_what_is_not_among_the_steps() -> None:
+def test_of_what_is_not_among_the_steps_another_versions_value_differs_as_the_steps_own_does() -> None:
+    """Values 1, 2, 3, 4 instead of 10, 20, 30, 40: less 27 at the time limit, less 36 at the end."""
     steps = one_env(4, terminated=[1], truncated=[2], bootstraps={2: 35.0, 3: 50.0})
     again = steps.valued_by(column([1.0, 2.0, 3.0, 4.0]))
     assert again.values_TB.flatten().tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert again.next_values_TB.flatten().tolist() == [2.0, 3.0, 35.0, 50.0]
+    assert again.next_values_TB.flatten().tolist() == [2.0, 3.0, 35.0 - 27.0, 50.0 - 36.0]
     assert steps.next_values_TB.flatten().tolist() == [20.0, 30.0, 35.0, 50.0], "the batch is as it was"
 
 

@@ -179,7 +179,10 @@ def test_the_minibatches_of_an_epoch_hold_whole_sequences_each_once() -> None:
         states=torch.randn(num_steps, num_columns, policy.state_size),
     )
     recording = RecordingPolicy(policy)
-    settings, progress = PPO(epochs=2, num_minibatches=4), PPOProgress(1, 0, 1e-3, 0.2, sequence_steps=length)
+    settings, progress = (
+        PPO(epochs=2, num_minibatches=4),
+        PPOProgress(1, 0, 1e-3, 0.2, is_decoupled=False, sequence_steps=length),
+    )
     draft: Any = FakeDraft(recording)
     ppo_update(settings, draft, batch, num_steps, progress)
     assert len(recording.asked) == 8
