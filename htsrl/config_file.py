@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.config import ALGORITHMS, Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
+from htsrl.config import ALGORITHMS, PPO, Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
 from htsrl.errors import ConfigError
 from htsrl.field_types import converted
 
@@ -119,6 +119,8 @@ def _algorithm(section: Any) -> Any:
     if name not in ALGORITHMS:
         raise ConfigError(f"experiment.algorithm.name={name!r} must be one of {_ALGORITHM_NAMES}")
     settings = {key: value for key, value in section.items() if key != "name"}
+    if name == PPO.name and _names(PPO) - settings.keys() == {"lag_correction"}:
+        settings["lag_correction"] = "none"  # htsrl wrote all there was, before there was a choice
     return _build(ALGORITHMS[name], settings, "experiment.algorithm")
 
 

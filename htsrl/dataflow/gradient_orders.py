@@ -1,4 +1,4 @@
-"""Gradient orders: how the learner has others take shards of a gradient, over shared memory and without a lock.
+"""Gradient orders: how the learner shares out the shards of its work, over shared memory and without a lock.
 
 The learner writes what the order is about, and then its number, into `gradient_order`. Each differentiator finds a
 number that is not its own answer, takes its shards into their rows of `shard_gradients` and `shard_losses`, and then
@@ -7,8 +7,8 @@ answers are its number, and adds the rows up. An order names the update, and so 
 the slot of the parameters to differentiate, to which everybody has views; what is copied is which sequences are chosen.
 Their targets the learner writes where everybody looks.
 
-Before the gradients, PPO may have the steps assessed. Such an order is carried out in the same shards, into the places
-of their steps in the targets, which nobody reads before the next order.
+Before its gradients, PPO may have the steps assessed. Such an order is carried out in the same shards. Each writes to
+the places of its own steps in the targets, and reads none of them; nobody reads them before all have answered.
 
 **What an order is about changes only while every answer is its number.** So nobody ever computes from something that
 is being written, and what was begun for an order can be done once more:
@@ -126,4 +126,4 @@ class Helpers:
         self.wait(lambda: not self.orders.unanswered(), self._late)
 
     def _late(self) -> str:
-        return f"the gradients of differentiators {self.orders.unanswered()}"
+        return f"the shards of differentiators {self.orders.unanswered()}"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from helpers import Outcome, run
 
 from htsrl import A2C, Experiment, Placement, RunResult, resume
+from htsrl.config import Algorithm
 
 Schedule = Literal["hts", "sync", "lockstep", "async"]
 
@@ -19,9 +20,16 @@ _FLAGS = ("CartPole-v1", "--env-arg", "max_episode_steps=20", "--num-envs", "4",
 _QUIETLY: dict[str, Any] = {"tensorboard": False, "progress": "off", "log_every_steps": 1}
 
 
-def small_experiment(num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1) -> Experiment:
-    total_steps = num_updates * _EXPERIMENT.batch_steps
-    return replace(_EXPERIMENT, total_steps=total_steps, schedule=schedule, gradient_shards=gradient_shards)
+def small_experiment(
+    num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1, algorithm: Algorithm = _EXPERIMENT.algorithm
+) -> Experiment:
+    return replace(
+        _EXPERIMENT,
+        total_steps=num_updates * _EXPERIMENT.batch_steps,
+        schedule=schedule,
+        gradient_shards=gradient_shards,
+        algorithm=algorithm,
+    )
 
 
 def small_flags(num_updates: int) -> tuple[str, ...]:
@@ -30,9 +38,11 @@ def small_flags(num_updates: int) -> tuple[str, ...]:
 
 
 @cache
-def oracle(num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1) -> Outcome:
+def oracle(
+    num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1, algorithm: Algorithm = _EXPERIMENT.algorithm
+) -> Outcome:
     """All in this process, undisturbed."""
-    return run(small_experiment(num_updates, schedule, gradient_shards), log_every_steps=1)
+    return run(small_experiment(num_updates, schedule, gradient_shards, algorithm), log_every_steps=1)
 
 
 def quiet_placement(**settings: Any) -> Placement:

@@ -16,7 +16,8 @@ from live_run import LiveRun, patience, survivors
 from small_run import Schedule, oracle, quiet_placement, resume_inline, small_experiment, small_flags
 
 import htsrl
-from htsrl import Config, train
+from htsrl import A2C, PPO, Config, train
+from htsrl.config import Algorithm
 from htsrl.kill_points import KILL_AT, KILL_ONCE
 
 NUM_UPDATES = 30
@@ -43,6 +44,8 @@ LEARNER = (
 )
 ORDERS = ("before a gradient order", "after a gradient order", "before a sum of gradients")
 DIFFERENTIATOR = ("before a gradient answer", "after a gradient answer")
+ASSESSMENT = ("inside an assessment",)
+SMALL_A2C, SMALL_PPO = A2C(), PPO(epochs=2, num_minibatches=2)
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -56,10 +59,12 @@ class Kill:
     schedule: Schedule = "hts"
     gradient_shards: int = 1
     """Of which each has a process."""
+    algorithm: Algorithm = SMALL_A2C
 
     def __str__(self) -> str:
         shards = f"-{self.gradient_shards}_shards" if self.gradient_shards > 1 else ""
-        return f"{self.role}-{self.point}-{self.times}-{self.schedule}{shards}".replace(" ", "_")
+        name = f"{self.algorithm.name}-{self.role}-{self.point}-{self.times}-{self.schedule}{shards}"
+        return name.replace(" ", "_")
 
 
 POINTS = {"executor 0": EXECUTOR, "actor 0": ACTOR, "learner": LEARNER}
@@ -85,6 +90,12 @@ IN_SHARDS = [
     *(Kill("learner", point, 1, gradient_shards=2) for point in ORDERS),
     *(Kill("differentiator 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
 ]
+IN_ASSESSMENTS = [  # of which there are two in an update, before its first gradient
+    Kill("learner", "inside an assessment", 4, algorithm=SMALL_PPO),
+    Kill("learner", "after a gradient order", 1, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("differentiator 1", "before a gradient answer", 1, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("differentiator 1", "before a gradient answer", 8, gradient_shards=2, algorithm=SMALL_PPO),
+]
 LATER_IN_SHARDS = [
     Kill("learner", "after a gradient order", 17, "sync", gradient_shards=3),
     Kill("learner", "optimizer step", 9, gradient_shards=2),
@@ -100,7 +111,7 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\breach\("([^"]+)"\)""", file.read_text())
     ]
-    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *MAIN])
+    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *ASSESSMENT, *MAIN])
 
 
 @pytest.mark.parametrize("role", POINTS)
@@ -123,6 +134,7 @@ def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
     [
         *OTHER_SCHEDULES[:2],
         *IN_SHARDS,
+        *IN_ASSESSMENTS,
         *(
             pytest.param(kill, marks=pytest.mark.slow)
             for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:], *LATER_IN_SHARDS)
@@ -136,7 +148,8 @@ def test_a_worker_killed_at_any_point_changes_no_bit(
     assert train_with([kill], tmp_path, monkeypatch) == 1
     obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
     assert re.fullmatch(obituary, capfd.readouterr().err)
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards))
+    undisturbed = oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards, kill.algorithm)
+    assert_same_run(Outcome.read(tmp_path / "run"), undisturbed)
     assert psutil.Process().children() == []
 
 
@@ -184,7 +197,9 @@ def train_with(
         deadline_seconds=deadline_seconds,
         verify_storages=verify_storages,
     )
-    result = train(Config(small_experiment(NUM_UPDATES, kills[0].schedule, kills[0].gradient_shards), crew))
+    first = kills[0]
+    experiment = small_experiment(NUM_UPDATES, first.schedule, first.gradient_shards, first.algorithm)
+    result = train(Config(experiment, crew))
     if once:
         assert (folder / "killed").exists(), f"nobody came to any of {[str(kill) for kill in kills]}"
         assert time.monotonic() - start < deadline_seconds, "somebody waited for what the dead had not announced"

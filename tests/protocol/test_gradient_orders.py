@@ -62,10 +62,10 @@ def test_the_learner_rings_after_the_order_and_waits_for_all(memory: SharedArray
 
     def wait(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
         assert not it_is_so()
-        assert waits_for() == "the gradients of differentiators [1, 2]"
+        assert waits_for() == "the shards of differentiators [1, 2]"
         orders.answer(1)
         assert not it_is_so()
-        assert waits_for() == "the gradients of differentiators [2]"
+        assert waits_for() == "the shards of differentiators [2]"
         orders.answer(2)
         assert it_is_so()
 

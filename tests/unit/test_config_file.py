@@ -85,6 +85,16 @@ def test_what_is_left_out_takes_its_default() -> None:
     assert a2c.experiment.algorithm == A2C(discount=0.5)
 
 
+@pytest.mark.parametrize("lag_correction", ["auto", "decoupled", "none"])
+def test_ppo_of_a_run_from_before_there_was_a_correction_of_its_lag_goes_on_without_one(lag_correction: Any) -> None:
+    written = json.loads(to_json(Config(Experiment("any", algorithm=PPO(lag_correction=lag_correction)))))
+    assert from_document(written).experiment.algorithm == PPO(lag_correction=lag_correction)
+    del written["experiment"]["algorithm"]["lag_correction"]
+    assert from_document(written).experiment.algorithm == PPO(lag_correction="none")
+    by_hand = {"experiment": {"env": "any", "algorithm": {"name": "ppo", "epochs": 3}}}
+    assert from_document(by_hand).experiment.algorithm == PPO(epochs=3)
+
+
 def test_a_whole_number_will_do_for_a_float() -> None:
     config = from_document({"experiment": {"env": "x", "algorithm": {"name": "ppo", "discount": 1}}})
     assert isinstance(config.experiment.algorithm.discount, float)

@@ -19,7 +19,7 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.gradient import Gradient, GradientShards
 from htsrl.algorithms.objective import Targets
-from htsrl.algorithms.ppo import PPOProgress, ppo_update
+from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Rows, count, cut
 from htsrl.config import A2C, PPO, Network
@@ -167,6 +167,38 @@ def update(
         progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=algorithm == DECOUPLED, sequence_steps=length)
         metrics = ppo_update(algorithm, draft, batch, NUM_STEPS, progress)
     return steps.gradients, metrics
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+@pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_an_assessment_is_what_the_policy_says_one_step_after_another(
+    memory: str, has_gaps: bool, num_shards: int
+) -> None:
+    policy, batch, length = small_policy(memory), random_batch(memory, has_gaps), 1 if memory == "none" else 4
+    targets = Targets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
+    objective = PPOObjective(PPO(), batch, targets, 0.2, length)
+    gradient, _ = sharded(policy, num_shards)
+    for piece in cut(slice(0, len(objective.sequences.starts)), 2):
+        gradient.assess(objective, policy, piece)
+    states, begins = batch.states, batch.episode_begins()
+    for column in range(NUM_COLUMNS):
+        state = torch.zeros(0)
+        for t in range(NUM_STEPS):
+            if states is not None:
+                state = states[t, column] if t % length == 0 else state
+                state = torch.zeros_like(state) if begins[t, column] else state
+            with torch.no_grad():
+                seen = {"obs": batch.observations["obs"][t, column][None], "memory": state[None]}
+                distribution, values, after = policy.respond(seen)
+            state = state if after is None else after[0]
+            log_probs = distribution.log_prob(batch.actions[t, column][None])
+            is_learned = batch.active is None or bool(batch.active[t, column])
+            row = t * NUM_COLUMNS + column
+            made = torch.stack([targets.log_probs[row], targets.values[row]])
+            expected = torch.cat([log_probs, values]) if is_learned else torch.full((2,), torch.nan)
+            torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert targets.advantages.isnan().all()
 
 
 @pytest.mark.parametrize("num_shards", [2, 3, 7])
