@@ -128,21 +128,11 @@ class PPOProgress:
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
     targets = draft.targets(batch.log_probs.numel())
-    targets.log_probs.copy_(flat_steps(batch.log_probs))
-    targets.values.copy_(flat_steps(batch.steps.values_TB))
     objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
-    steps, num_sequences = batch.steps, len(objective.sequences.starts)
-    if progress.is_decoupled:
-        for piece in cut(slice(0, num_sequences), settings.num_minibatches):  # as much at once as a gradient takes
-            draft.assess(objective, piece)
-        steps = steps.valued_by(targets.values.view_as(steps.values_TB))
-    advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
-    advantages = flat_steps(advantages_TB)
-    targets.advantages.copy_(advantages)
-    targets.returns.copy_(flat_steps(advantages_TB + steps.values_TB))
+    advantages = _set_targets(settings, draft, batch, objective, unroll_steps, progress.is_decoupled)
     statistics = Statistics()
     for epoch in range(settings.epochs):
-        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, num_sequences))
+        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(objective.sequences.starts)))
         for chosen in order.to(advantages.device).tensor_split(settings.num_minibatches):
             if settings.normalize_advantages:
                 objective.normalize_advantages(chosen, advantages)
@@ -153,6 +143,24 @@ def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, pro
             statistics.add("train/gradient_norm", draft.clip(settings.max_gradient_norm))
             draft.step(progress.learning_rate)
     return _summary(statistics, batch, targets)
+
+
+def _set_targets(
+    settings: PPO, draft: Draft, batch: Batch, objective: PPOObjective, unroll_steps: int, is_decoupled: bool
+) -> Tensor:
+    """Say what gradients aim at, and what they are clipped around; returns the advantages, which may be normalised."""
+    targets, steps = objective.targets, batch.steps
+    targets.log_probs.copy_(flat_steps(batch.log_probs))
+    targets.values.copy_(flat_steps(steps.values_TB))
+    if is_decoupled:
+        everything = slice(0, len(objective.sequences.starts))
+        for piece in cut(everything, settings.num_minibatches):  # as much at once as a gradient takes
+            draft.assess(objective, piece)
+        steps = steps.valued_by(targets.values.view_as(steps.values_TB))
+    advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
+    targets.advantages.copy_(flat_steps(advantages_TB))
+    targets.returns.copy_(flat_steps(advantages_TB + steps.values_TB))
+    return flat_steps(advantages_TB)
 
 
 def _record(statistics: Statistics, loss: PPOLoss) -> None:
