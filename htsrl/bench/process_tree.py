@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and all its descendants, as Linux tells them."""
+"""A process and its descendants as Linux tells them: what they do, their CPU time, their memory."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ class Memory:
 def tree_of(pid: int) -> list[int]:
     """A process, its children, theirs, and so on."""
     return [pid, *(below for child in children_of(pid) for below in tree_of(child))]
+
+
+def workers_named(role: str, main_pid: int) -> list[int]:
+    """The workers of a run whose names begin like this.
+
+    Nothing else tells who is who: pids begin anew at some number, and two workers may start within a tick of the clock.
+    """
+    return [pid for pid in children_of(main_pid) if name_of_process(pid).startswith(role)]
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

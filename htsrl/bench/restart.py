@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from htsrl.bench.announcer import Announcer
-from htsrl.bench.killer import children_of
 from htsrl.bench.live_run import LiveRun, live_run
+from htsrl.bench.process_tree import workers_named
 from htsrl.bench.record import Table
 from htsrl.config import Config, Placement
 from htsrl.presets import preset
-from htsrl.process_name import name_of_process
 from htsrl.run_folder import RunFolder
 
 ENV_ID = "ALE/Pong-v5"
@@ -52,11 +51,11 @@ def measure(kills: int) -> list[Standstill]:
 
 def _kill_once(run: LiveRun, number: int, announcer: Announcer) -> Standstill:
     announcer.begin(f"{ENV_ID}, kill {number + 1}")
-    run.wait_until(lambda: _num_barriers(run.folder) > 0 and bool(_children(run, "spare")))
+    run.wait_until(lambda: _num_barriers(run.folder) > 0 and bool(workers_named("spare", run.pid)))
     before, start = _num_barriers(run.folder), time.monotonic()
     time.sleep(PAUSE_SECONDS)
     usual = (time.monotonic() - start) / max(1, _num_barriers(run.folder) - before)
-    executors = _children(run, "executor")
+    executors = workers_named("executor", run.pid)
     os.kill(executors[number % len(executors)], signal.SIGKILL)
     killed = time.monotonic()
     barriers = _num_barriers(run.folder)
@@ -65,11 +64,6 @@ def _kill_once(run: LiveRun, number: int, announcer: Announcer) -> Standstill:
     standstill = Standstill(time.monotonic() - killed - 2 * usual, usual)
     announcer.end(f"{standstill.seconds:.2f} s")
     return standstill
-
-
-def _children(run: LiveRun, role: str) -> list[int]:
-    """Worker processes are named after what they do."""
-    return [pid for pid in children_of(run.pid) if name_of_process(pid).startswith(role)]
 
 
 def _num_barriers(folder: RunFolder) -> int:

@@ -13,14 +13,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 from fault_envs import Fault, Faulty
 
 from htsrl import A2C, Config, Experiment, Placement, RunResult, train
+from htsrl.bench.process_tree import workers_named
 from htsrl.seeding import reset_seed
 
-WORKERS = ("executor 0", "actor 0", "learner")  # in the order in which they are started
+WORKERS = ("executor 0", "actor 0", "learner")
 FAULT_STEP = 12  # of environment 0, in its second rollout
 TOTAL_STEPS = 400
 LONG_ENOUGH: dict[str, Any] = {"num_envs": 2, "total_steps": 1600}
@@ -43,8 +43,7 @@ class Assassin(threading.Thread):
     def run(self) -> None:
         while not (self._metrics_file.exists() and self._metrics_file.read_text()):
             time.sleep(0.005)
-        workers = sorted(psutil.Process().children(), key=lambda process: (process.create_time(), process.pid))
-        self.pid = workers[WORKERS.index(self._victim)].pid
+        (self.pid,) = workers_named(self._victim, os.getpid())
         os.kill(self.pid, self.signal)
 
 

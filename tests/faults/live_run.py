@@ -15,6 +15,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 import htsrl
+from htsrl.bench.process_tree import workers_named
 
 PACKAGE_ROOT = Path(htsrl.__file__).parents[1]
 START_SECONDS = 60.0
@@ -88,9 +89,13 @@ class LiveRun:
         return file.read_text().count("\n") if file.exists() else 0
 
     def find_workers(self) -> list[psutil.Process]:
-        """In the order in which they were started; the spare is none."""
-        workers = [process for process in self.main.children() if not is_spare(process)]
-        return sorted(workers, key=lambda process: (process.create_time(), process.pid))
+        """The spare is none."""
+        return [process for process in self.main.children() if not is_spare(process)]
+
+    def worker(self, name: str) -> psutil.Process:
+        """The one of this name, once it learns."""
+        (pid,) = workers_named(name, self.main.pid)
+        return psutil.Process(pid)
 
     def press_ctrl_c(self) -> None:
         """The terminal's signal goes to the whole process group."""

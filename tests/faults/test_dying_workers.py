@@ -44,7 +44,7 @@ def test_without_restarts_a_killed_executor_ends_the_command_at_once_with_its_na
     run = LiveRun(tmp_path, "Faulty-v0", "--import", "fault_envs", "--no-restart-workers", *SEPARATE)
     try:
         run.wait_until_it_learns()
-        killed = run.workers[WORKERS.index("executor 0")]
+        killed = run.worker("executor 0")
         killed.send_signal(signal.SIGKILL)
         seconds = run.wait_for_end()
         left_behind = survivors(run.workers, seconds=0.0)

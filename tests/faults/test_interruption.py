@@ -21,7 +21,7 @@ from htsrl.digest import read_links
 from htsrl.metrics.sinks import JsonLines
 from htsrl.seeding import reset_seed
 
-WORKERS = ("executor 0", "executor 1", "actor 0", "learner")  # in the order in which they are started
+WORKERS = ("executor 0", "executor 1", "actor 0", "learner")
 SEPARATE = ("--num-envs", "4", "--num-executors", "2", "--num-actors", "1")
 SHARED_MEMORY_FOLDER = Path("/dev/shm")
 FAST = ("CartPole-v1", "--sync-interval", "8", *SEPARATE)
@@ -63,7 +63,7 @@ def named_shared_memory(process: psutil.Process) -> list[str]:
 
 
 def measure_cpu_shares(run: LiveRun) -> dict[str, float]:
-    processes = dict(zip(("main", *WORKERS), (run.main, *run.workers), strict=True))
+    processes = {"main": run.main, **{name: run.worker(name) for name in WORKERS}}
 
     def cpu_seconds() -> dict[str, float]:
         return {name: sum(process.cpu_times()[:2]) for name, process in processes.items()}

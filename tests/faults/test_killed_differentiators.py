@@ -20,10 +20,9 @@ from live_run import patience
 from small_run import oracle, quiet_placement, small_experiment
 
 from htsrl import A2C, Config, Experiment, train
-from htsrl.bench.killer import children_of
+from htsrl.bench.process_tree import workers_named
 from htsrl.dataflow.gradient_orders import GradientOrders
 from htsrl.digest import Link, first_difference
-from htsrl.process_name import name_of_process
 
 NUM_UPDATES = 6
 KILL_ODDS = 0.003
@@ -72,7 +71,7 @@ class Stopper(threading.Thread):
     def run(self) -> None:
         while not (self._metrics_file.exists() and self._metrics_file.read_text()):
             time.sleep(0.02)
-        (pid,) = [pid for pid in children_of(os.getpid()) if name_of_process(pid).startswith("differentiator")]
+        (pid,) = workers_named("differentiator", os.getpid())
         os.kill(pid, signal.SIGSTOP)
 
 

@@ -16,9 +16,8 @@ from fault_envs import HANG_SECONDS, Patient
 from small_run import quiet_placement
 
 from htsrl import A2C, Config, Experiment, train
-from htsrl.bench.killer import children_of
+from htsrl.bench.process_tree import workers_named
 from htsrl.placements import spares
-from htsrl.process_name import name_of_process
 
 NUM_ENVS = 3
 
@@ -34,14 +33,10 @@ class Killer(threading.Thread):
     def run(self) -> None:
         while not (self.spares or (self._hangs and Path("hanging").exists())):
             time.sleep(0.02)
-            self.spares = named("spare")
-        (executor,) = named("executor")
+            self.spares = workers_named("spare", os.getpid())
+        (executor,) = workers_named("executor", os.getpid())
         os.kill(executor, signal.SIGKILL)
         Path("killed").touch()
-
-
-def named(role: str) -> list[int]:
-    return [pid for pid in children_of(os.getpid()) if name_of_process(pid).startswith(role)]
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["ready", "hanging"])
