@@ -19,6 +19,7 @@ from htsrl.digest import first_difference, read_links
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.evaluate import evaluate
 from htsrl.interrupts import Terminated, end_at_second_signal
+from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.run_folder import RunFolder
 
 EXIT_FAILED = 1
@@ -41,7 +42,8 @@ class Eval:
     """Sample actions instead of taking the most likely ones."""
 
     def run(self) -> int:
-        evaluation = evaluate(self.run_dir, self.episodes, self.seed, self.sampled)
+        with EpisodeProgress(self.episodes) as progress:
+            evaluation = evaluate(self.run_dir, self.episodes, self.seed, self.sampled, watch=progress.update)
         print(f"score    {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f} over {self.episodes} episodes")
         return 0
 

@@ -17,6 +17,7 @@ from htsrl.config import A2C, ALGORITHMS, PPO, Config, Experiment, Network, Plac
 from htsrl.config_file import load_config, named_env, resolve_env
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
+from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.presets import PRESETS, preset, preset_name
 from htsrl.run_folder import RunFolder, RunResult
 from htsrl.train import train
@@ -84,7 +85,8 @@ class _TrainFlags:
         result = train(Config(experiment, plain(Placement, self.placement)))
         print_result(result)
         if self.eval_episodes:
-            evaluation = evaluate(result.run_dir, self.eval_episodes)
+            with EpisodeProgress(self.eval_episodes, self.placement.progress) as progress:
+                evaluation = evaluate(result.run_dir, self.eval_episodes, watch=progress.update)
             print(
                 f"score     {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f}, {self.eval_episodes} episodes"
             )

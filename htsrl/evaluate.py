@@ -49,9 +49,17 @@ class Evaluation:
 
 
 def evaluate(
-    run_dir: Path | str, episodes: int = 100, seed: int = 0, sampled: bool = False, env: str | EnvFactory | None = None
+    run_dir: Path | str,
+    episodes: int = 100,
+    seed: int = 0,
+    sampled: bool = False,
+    env: str | EnvFactory | None = None,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Play `episodes` with a run's final policy: its most likely actions, or `sampled` ones."""
+    """Play `episodes` with a run's final policy: its most likely actions, or `sampled` ones.
+
+    `watch` is told again and again how many episodes have been played, and how many steps were taken.
+    """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")
     if not 0 <= seed < 2**63:
@@ -70,7 +78,7 @@ def evaluate(
         policy = policy_for(experiment, interface)
         folder.load_policy(policy)
         seats = [Seat(env, interface, seed, policy.state_size) for env in envs]
-        return _play(policy, seats, episodes, sampled)
+        return _play(policy, seats, episodes, sampled, watch)
 
 
 def _make(experiment: Experiment, closing: ExitStack) -> gymnasium.Env[Any, Any]:
@@ -145,15 +153,18 @@ class Seat:
         return {name: array[0, ...] for name, array in self._observations.items()}
 
 
-def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Evaluation:
+def _play(
+    policy: Policy, seats: list[Seat], episodes: int, sampled: bool, watch: Callable[[int, int], None] | None
+) -> Evaluation:
     """Every seat takes the next episode when its own has ended, until all have been played."""
     import torch
 
     returns, lengths = [0.0] * episodes, [0] * episodes
     for number, seat in enumerate(seats):
         seat.begin(number)
-    following, playing = len(seats), list(seats)
+    following, playing, steps = len(seats), list(seats), 0
     while playing:
+        steps += len(playing)
         with torch.inference_mode():
             inputs = [seat.inputs() for seat in playing]
             together = {name: torch.from_numpy(np.concatenate([rows[name] for rows in inputs])) for name in inputs[0]}
@@ -173,4 +184,6 @@ def _play(policy: Policy, seats: list[Seat], episodes: int, sampled: bool) -> Ev
                 following += 1
             else:
                 playing.remove(seat)
+        if watch is not None:
+            watch(following - len(playing), steps)
     return Evaluation(tuple(returns), tuple(lengths))

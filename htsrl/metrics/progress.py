@@ -19,6 +19,10 @@ LIVE_SECONDS = 1 / 8
 PLAIN_SECONDS = 2.0
 
 
+Mode = Literal["auto", "live", "plain", "off"]
+"""`auto` is live on a terminal and plain lines elsewhere."""
+
+
 class Progress(Protocol):
     """Shows how far a run has come."""
 
@@ -30,10 +34,9 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
-def open_progress(mode: Literal["auto", "live", "plain", "off"], total_steps: int, title: str) -> Progress:
-    """Start showing progress; `auto` is live on a terminal and plain lines elsewhere."""
-    if mode == "auto":
-        mode = "live" if _stderr_can_redraw() else "plain"
+def open_progress(mode: Mode, total_steps: int, title: str) -> Progress:
+    """Start showing progress."""
+    mode = resolved(mode)
     if mode == "live":
         return LiveProgress(total_steps, title)
     if mode == "plain":
@@ -53,7 +56,7 @@ class LiveProgress:
         self._title = title
         self._step = 0
         self._metrics: Mapping[str, float] = {}
-        self._pace = _Pace(LIVE_SECONDS)
+        self._pace = Pace(LIVE_SECONDS)
         self._console = Console(stderr=True)
         # stdout is left alone: redirected, a result printed while the bar is up would end in stderr.
         self._live = Live(self._drawing(), console=self._console, auto_refresh=False, redirect_stdout=False)
@@ -108,7 +111,7 @@ class PlainProgress:
 
     def __init__(self, total_steps: int, title: str) -> None:
         self._total_steps = total_steps
-        self._pace = _Pace(PLAIN_SECONDS)
+        self._pace = Pace(PLAIN_SECONDS)
         self._unprinted: str | None = None
         self.say(title)
 
@@ -151,7 +154,7 @@ class NoProgress:
         pass
 
 
-class _Pace:
+class Pace:
     """Says yes at most once in so many seconds, and the first time."""
 
     def __init__(self, seconds: float) -> None:
@@ -169,6 +172,13 @@ class _Pace:
 def _reading(pattern: str, value: float | None) -> str | None:
     """The value in words, or None while there is none: before the first episode has ended."""
     return pattern.format(value) if value is not None and math.isfinite(value) else None
+
+
+def resolved(mode: Mode) -> Mode:
+    """What `auto` is here."""
+    if mode != "auto":
+        return mode
+    return "live" if _stderr_can_redraw() else "plain"
 
 
 def _stderr_can_redraw() -> bool:

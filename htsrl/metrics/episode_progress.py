@@ -1,0 +1,43 @@
+"""How far an evaluation has come, on stderr: nothing of one that takes a moment, a line now and then of others."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from types import TracebackType
+
+from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.progress import PLAIN_SECONDS, Mode, Pace, resolved
+
+ERASE_LINE = "\r\x1b[K"
+
+
+class EpisodeProgress:
+    """One line that is redrawn on a terminal, and gone in the end; a line every few seconds elsewhere."""
+
+    def __init__(self, episodes: int, mode: Mode = "auto") -> None:
+        self._episodes = episodes
+        self._mode = resolved(mode)
+        self._pace = Pace(PLAIN_SECONDS)
+        self._pace.is_due()  # the first time is now, and too early
+
+    def __enter__(self) -> EpisodeProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._mode == "live":
+            self._write(ERASE_LINE)
+
+    def update(self, played: int, steps: int) -> None:
+        if self._mode == "off" or not self._pace.is_due():
+            return
+        line = f"evaluated {played}/{self._episodes} episodes  {steps:,} steps"
+        if self._mode == "live":
+            self._write(ERASE_LINE + line)
+        else:
+            warn_on_stderr(line)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # a terminal that is gone ends no evaluation
+            sys.stderr.write(text)
+            sys.stderr.flush()
