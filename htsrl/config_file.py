@@ -18,6 +18,8 @@ from htsrl.errors import ConfigError
 from htsrl.field_types import converted
 
 _ALGORITHM_NAMES = ", ".join(ALGORITHMS)
+PPO_SETTINGS_BEFORE_LAG_CORRECTION = 19
+"""A run's folder has all that there were. One without that choice was begun when PPO corrected nothing."""
 
 
 def to_json(config: Config) -> str:
@@ -119,8 +121,8 @@ def _algorithm(section: Any) -> Any:
     if name not in ALGORITHMS:
         raise ConfigError(f"experiment.algorithm.name={name!r} must be one of {_ALGORITHM_NAMES}")
     settings = {key: value for key, value in section.items() if key != "name"}
-    if name == PPO.name and _names(PPO) - settings.keys() == {"lag_correction"}:
-        settings["lag_correction"] = "none"  # htsrl wrote all there was, before there was a choice
+    if name == PPO.name and len(settings) >= PPO_SETTINGS_BEFORE_LAG_CORRECTION:
+        settings.setdefault("lag_correction", "none")
     return _build(ALGORITHMS[name], settings, "experiment.algorithm")
 
 

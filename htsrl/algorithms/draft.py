@@ -33,7 +33,7 @@ class Draft:
         self._loss = torch.zeros(())
 
     def targets(self, num_rows: int) -> Targets:
-        """Where those belong that the update is differentiated by: everybody who takes gradients looks there."""
+        """Where to write what the gradients of this update aim at: everybody who takes them looks there."""
         return self._gradient.targets(num_rows)
 
     def assess(self, objective: BatchObjective, chosen: Chosen) -> None:

@@ -4,8 +4,7 @@ Of A2C: the delayed gradient needs none of this, for it differentiates at the ve
 differentiate at the current parameters, and so see ratios other than 1 between the two policies.
 
 Of PPO: the decoupled objective (https://arxiv.org/abs/2110.00641). The clip says how far one update may go, and so is
-centred where the update starts. Around the version that acted it would also count how far the update before has gone,
-and let this one go half as far.
+centred where the update starts. Around the version that acted it would also count how far the update before has gone.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from htsrl.bench.plots import PART_COLOURS, QUIET_COLOUR, SCHEDULE_COLOURS, empty_figure, finish
+from htsrl.bench.plots import PART_COLOURS, QUIET_COLOUR, WAY_COLOURS, empty_figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def draw_throughput(summary: Mapping[str, Any], picture: Path) -> None:
         places = [-(place * (len(schedules) + 0.6) + number) for place in range(len(works))]
         own = [summary[work]["schedules"][schedule] for work in works]
         shares = [100 * of["share_of_roofline"]["median"] for of in own]
-        axes.barh(places, shares, height=0.85, color=SCHEDULE_COLOURS[schedule], label=schedule)
+        axes.barh(places, shares, height=0.85, color=WAY_COLOURS[schedule], label=schedule)
         for place, share, of in zip(places, shares, own, strict=True):
             axes.text(share + 1, place, f"{of['steps_per_second']['median']:,.0f} steps/s", va="center", fontsize=8)
     axes.axvline(100, color=QUIET_COLOUR, linewidth=1, linestyle="--")

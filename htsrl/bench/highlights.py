@@ -20,10 +20,15 @@ def highlights_of(name: str, summary: Summary) -> list[Highlight]:
 def _throughput(_: str, summary: Summary) -> Iterator[Highlight]:
     for work, of in summary["works"].items():
         schedules = [
-            f"{name} {own['steps_per_second']['median']:,.0f} ({own['share_of_roofline']['median']:.0%})"
-            for name, own in of["schedules"].items()
+            f"{name} {own['steps_per_second']['median']:,.0f} ({_shares(own)})" for name, own in of["schedules"].items()
         ]
         yield f"{work}: steps/s, and share of the roofline", ", ".join(schedules)
+
+
+def _shares(schedule: Summary) -> str:
+    usual = f"{schedule['share_of_roofline']['median']:.0%}"
+    assessed = schedule.get("share_of_assessed_roofline")
+    return f"{usual}, assessed {assessed['median']:.0%}" if assessed else usual
 
 
 def _soak(_: str, summary: Summary) -> Iterator[Highlight]:
@@ -87,9 +92,9 @@ def _learning(task: str, summary: Summary) -> Iterator[Highlight]:
     goals = ", ".join(f"{way} {number}" for way, number in summary["reached"].items())
     yield f"{task}: seeds that reached {summary['goal']:g}", goals
     for what, key in (("mean return over the run", "over_run"), ("score", "scores")):
-        for way, difference in _compared(summary, key).items():
-            interval = f"{difference['low']:+.4g} to {difference['high']:+.4g} (95 %)"
-            yield f"{task}: {what}, hts less {way}", interval
+        if differences := _compared(summary, key):
+            intervals = (f"{way} {of['low']:+.4g} to {of['high']:+.4g}" for way, of in differences.items())
+            yield f"{task}: {what}, hts less others (95 %)", ", ".join(intervals)
 
 
 def _compared(summary: Summary, key: str) -> Mapping[str, Any]:

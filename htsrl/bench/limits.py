@@ -27,12 +27,8 @@ class WorkParts(NamedTuple):
     assessing: Part | None
     """Of PPO."""
 
-    def usual(self) -> list[Part]:
-        """Those of the roofline."""
-        return [self.simulator, self.inference, self.learning]
-
     def all(self) -> list[Part]:
-        return [*self.usual(), *([self.assessing] if self.assessing else [])]
+        return [part for part in self if part is not None]
 
 
 @dataclass(frozen=True)
@@ -88,13 +84,13 @@ def step_costs(work: str, milliseconds: Mapping[Part, float]) -> StepCosts:
         milliseconds[parts.simulator],
         milliseconds[parts.inference],
         milliseconds[parts.learning] * epochs_of(WORKS[work]),
-        milliseconds.get(parts.assessing, 0.0) if parts.assessing else 0.0,
+        milliseconds[parts.assessing] if parts.assessing else 0.0,
     )
 
 
 def measure_work(work: str, seconds: float, processes: PartProcesses) -> StepCosts:
-    """The usual parts of one work, one after another, each on all cores."""
-    return step_costs(work, {part: processes.measure(part, seconds).milliseconds for part in parts_of(work).usual()})
+    """The parts of one work, one after another, each on all cores."""
+    return step_costs(work, {part: processes.measure(part, seconds).milliseconds for part in parts_of(work).all()})
 
 
 def all_parts(works: Iterable[str]) -> list[Part]:

@@ -10,6 +10,15 @@ if TYPE_CHECKING:
 
 PART_COLOURS = {"simulator": "#4a8f5c", "inference": "#1f5fa8", "learning": "#d9730d"}
 SCHEDULE_COLOURS = {"hts": "#1f5fa8", "sync": "#d9730d", "lockstep": "#8a8a8a", "async": "#4a8f5c"}
+WAY_COLOURS = {
+    **SCHEDULE_COLOURS,
+    "hts-vtrace": "#3f7fc4",
+    "hts-importance": "#6b9fd6",
+    "hts-uncorrected": "#a3c3e6",
+    "async-importance": "#79b38a",
+    "async-uncorrected": "#a9d1b5",
+}
+"""Of a schedule, or paler with another correction of its lag."""
 QUIET_COLOUR = "#666666"
 
 

@@ -1,36 +1,13 @@
-"""The tasks that `htsrl bench learning` learns, with their hyperparameters and goals, and in which ways."""
+"""The tasks that `htsrl bench learning` learns, with their hyperparameters and goals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from htsrl.bench.ways import in_way
 from htsrl.config import A2C, PPO, Experiment
-from htsrl.errors import ConfigError
 from htsrl.presets import preset
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a task is learned: the schedule, and what is done about its lag."""
-
-    schedule: Literal["hts", "sync", "async"]
-    lag_correction: Literal["auto", "importance", "vtrace", "none"] = "auto"
-
-
-WAYS: Mapping[str, Way] = {
-    "hts": Way("hts"),
-    "sync": Way("sync"),
-    "async": Way("async"),
-    "hts-importance": Way("hts", "importance"),
-    "hts-vtrace": Way("hts", "vtrace"),
-    "hts-uncorrected": Way("hts", "none"),
-    "async-importance": Way("async", "importance"),
-    "async-uncorrected": Way("async", "none"),
-}
-"""Unless the name says otherwise, the correction is what `auto` is: of A2C the delayed gradient under hts and V-trace
-under async, of PPO the decoupled objective."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +20,7 @@ class Task:
     """Mean return of the final policy's evaluation: 100 episodes of its most likely actions."""
 
     def with_seed(self, seed: int, way: str) -> Experiment:
-        schedule, correction = WAYS[way].schedule, WAYS[way].lag_correction
-        experiment = replace(self.experiment, seed=seed, schedule=schedule)
-        if correction == "auto":
-            return experiment
-        algorithm = experiment.algorithm
-        if correction == "none":
-            return replace(experiment, algorithm=replace(algorithm, lag_correction="none"))
-        if not isinstance(algorithm, A2C):
-            raise ConfigError(f"{way} corrects the lag of A2C, and {self.name} is learned by PPO; leave it out")
-        return replace(experiment, algorithm=replace(algorithm, lag_correction=correction))
+        return in_way(replace(self.experiment, seed=seed), way)
 
 
 _ALL = (

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from htsrl.bench.announcer import Announcer
 from htsrl.bench.env_memory import env_megabytes
-from htsrl.bench.killer import children_of
-from htsrl.bench.limits import measure_work
+from htsrl.bench.limits import StepCosts, measure_work
 from htsrl.bench.live_run import LiveRun, live_run, rate
 from htsrl.bench.part_process import part_processes
-from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of
+from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of, workers_named
 from htsrl.bench.record import Summary, Table
+from htsrl.bench.ways import WAYS, assesses, in_way
 from htsrl.bench.works import WORKS, known
 from htsrl.config import Config, Experiment, Placement, available_cores
 from htsrl.errors import ConfigError
-from htsrl.process_name import name_of_process
 from htsrl.survey import draw_blueprint
 
 SCHEDULES = ("hts", "sync", "lockstep", "async")
+"""Those that are compared unless others, or other ways, are asked for."""
 BASELINE = "sync"
 SETTLING_SECONDS = 2.0
 """After the spare process has made its preparations, which happens once in a run."""
@@ -32,16 +33,15 @@ WORKERS = ("executor", "actor")
 
 
 def check_schedules(names: Sequence[str]) -> None:
-    """ConfigError for schedules that there are none of."""
-    strangers = [name for name in names if name not in SCHEDULES]
+    """ConfigError for schedules, or ways, that there are none of."""
+    strangers = [name for name in names if name not in WAYS]
     if strangers or not names:
-        raise ConfigError(f"give schedules among {', '.join(SCHEDULES)}, not {', '.join(strangers) or 'none'}")
+        raise ConfigError(f"give schedules among {', '.join(WAYS)}, not {', '.join(strangers) or 'none'}")
 
 
 def watched_config(work: str, schedule: str) -> Config:
-    experiment = replace(WORKS[work], schedule=schedule)  # type: ignore[arg-type]
     # A line for every update: between them the time is taken.
-    return Config(experiment, Placement(log_every_steps=1, tensorboard=False, progress="off"))
+    return Config(in_way(WORKS[work], schedule), Placement(log_every_steps=1, tensorboard=False, progress="off"))
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class ThroughputBench:
     def __post_init__(self) -> None:
         known(self.work)
         check_schedules(self.schedules)
+        self.configs()  # a way that a work's algorithm has not is refused before anything is measured
         if self.repetitions < 1 or self.seconds_per_run <= 0 or self.seconds_per_part <= 0:
             raise ConfigError(
                 f"repetitions={self.repetitions} must be at least 1, seconds_per_run={self.seconds_per_run:g} and "
@@ -97,10 +98,16 @@ class Measured:
     roofline: float
     env_megabytes: float
     """Of the environments of one executor."""
+    assessed_roofline: float | None = None
+    """With the assessment of every step, where the run makes one."""
 
     @property
     def share(self) -> float:
         return self.watched.steps_per_second / self.roofline
+
+    @property
+    def assessed_share(self) -> float | None:
+        return self.watched.steps_per_second / self.assessed_roofline if self.assessed_roofline else None
 
     @property
     def worker_megabytes(self) -> float:
@@ -115,22 +122,37 @@ def measure(bench: ThroughputBench) -> list[Measured]:
     measured = []
     for repetition in range(bench.repetitions):
         for work in bench.work:
-            before, watched = roofline_of(work, bench.seconds_per_part), {}
+            before, watched = costs_of(work, bench.seconds_per_part), {}
             for schedule in bench.schedules:
                 announcer.begin(f"{work}, {schedule}")
                 with live_run(watched_config(work, schedule)) as run:
                     watched[schedule] = watch(run, bench.seconds_per_run)
                 announcer.end(f"{watched[schedule].steps_per_second:,.0f} steps/s")
-            roofline = (before + roofline_of(work, bench.seconds_per_part)) / 2
-            measured += [Measured(work, name, repetition, of, roofline, needs[work]) for name, of in watched.items()]
+            around = (before, costs_of(work, bench.seconds_per_part))
+            measured += [beside(around, work, name, repetition, of, needs[work]) for name, of in watched.items()]
     return measured
 
 
-def roofline_of(work: str, seconds_per_part: float) -> float:
+def costs_of(work: str, seconds_per_part: float) -> StepCosts:
     """Now, in processes that are gone afterwards: memory that they map would count as shared."""
-    cores = available_cores()
-    with part_processes(cores) as processes:
-        return measure_work(work, seconds_per_part, processes).roofline(cores)
+    with part_processes(available_cores()) as processes:
+        return measure_work(work, seconds_per_part, processes)
+
+
+def beside(
+    around: Sequence[StepCosts], work: str, schedule: str, repetition: int, watched: Watched, env_megabytes: float
+) -> Measured:
+    """One run and the limit, as it was before and after."""
+    cores, is_assessed = available_cores(), assesses(in_way(WORKS[work], schedule))
+    return Measured(
+        work,
+        schedule,
+        repetition,
+        watched,
+        fmean(costs.roofline(cores) for costs in around),
+        env_megabytes,
+        fmean(costs.assessed_roofline(cores) for costs in around) if is_assessed else None,
+    )
 
 
 def watch(run: LiveRun, seconds: float, has_spare: bool = True) -> Watched:
@@ -170,6 +192,8 @@ def _summary_of(measured: Sequence[Measured], schedules: Sequence[str]) -> dict[
             "megabytes": asdict(Summary.of([of.watched.megabytes for of in own])),
             "worker_megabytes": asdict(Summary.of([of.worker_megabytes for of in own])),
         }
+        if assessed := [of.assessed_share for of in own if of.assessed_share is not None]:
+            document["schedules"][name]["share_of_assessed_roofline"] = asdict(Summary.of(assessed))
         if BASELINE in schedules:
             ratios = [mine / theirs for mine, theirs in zip(rates[name], rates[BASELINE], strict=True)]
             document["schedules"][name]["ratio"] = asdict(Summary.of(ratios))
@@ -191,6 +215,7 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
                     str(Summary(**own["steps_per_second"])),
                     f"{Summary(**of['roofline']).median:,.0f}",
                     _percent(own["share_of_roofline"]),
+                    _percent(own["share_of_assessed_roofline"]) if "share_of_assessed_roofline" in own else "",
                     f"{own['ratio']['median']:.2f}" if "ratio" in own else "",
                     f"{own['utilisation']['median']:.0%}",
                     f"{own['megabytes']['median']:,.0f}",
@@ -198,12 +223,24 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
                 ]
             )
     return Table(
-        ["work", "schedule", "steps/s", "roofline", "share", f"/ {BASELINE}", "CPU", "MB", "MB of a worker"],
+        [
+            "work",
+            "schedule",
+            "steps/s",
+            "roofline",
+            "share",
+            "share, assessed",
+            f"/ {BASELINE}",
+            "CPU",
+            "MB",
+            "MB of a worker",
+        ],
         rows,
         [
             f"Median (lowest to highest) of {bench.repetitions} repetitions in which the schedules took turns, "
             f"{bench.seconds_per_run:g} s each from when the run had settled. The roofline was measured right before "
-            "and after the runs of a work; the share is that of each run. CPU is the time of all processes over "
+            "and after the runs of a work; the share is that of each run, and the other one that of the roofline with "
+            "PPO's assessment, where a run assesses its steps. CPU is the time of all processes over "
             "what the cores could give; MB their memory in all (PSS); MB of a worker what the largest executor or "
             "actor has for itself beyond what its environments need.",
             *notes,
@@ -216,7 +253,7 @@ def _percent(of: Mapping[str, float]) -> str:
 
 
 def _spare_is_ready(run: LiveRun) -> bool:
-    return any(name_of_process(pid).startswith("spare") for pid in children_of(run.pid))
+    return bool(workers_named("spare", run.pid))
 
 
 def _envs_per_executor(experiment: Experiment) -> int:

@@ -27,7 +27,8 @@ from htsrl.bench.sleeping import Measured, SleepingBench, rows
 from htsrl.bench.tables.keeping import KeepingTable
 from htsrl.bench.tables.learning import LearningTable
 from htsrl.bench.tables.sleeping import SleepingTable
-from htsrl.bench.tasks import TASKS, WAYS, Task
+from htsrl.bench.tasks import TASKS, Task
+from htsrl.bench.ways import WAYS
 from htsrl.cli_train import TrainA2C, TrainPPO, plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.errors import ConfigError

@@ -75,7 +75,7 @@ def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> 
 
 def test_an_unknown_way_is_refused_before_anything_is_trained() -> None:
     with pytest.raises(ConfigError, match="async-uncorrected"):
-        LearningTable(ways=("hts", "lockstep")).run()
+        LearningTable(ways=("hts", "whenever")).run()
 
 
 def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:

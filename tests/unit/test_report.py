@@ -157,6 +157,15 @@ def test_peers_are_named_with_their_speed_and_those_that_fail_are_not_hidden() -
     ]
 
 
+def test_a_run_that_assesses_its_steps_has_both_shares() -> None:
+    sync = {"steps_per_second": {"median": 620.0}, "share_of_roofline": {"median": 0.9}}
+    hts = {**sync, "share_of_assessed_roofline": {"median": 0.97}}
+
+    (found,) = highlights_of("throughput", {"works": {"pong-ppo": {"schedules": {"hts": hts, "sync": sync}}}})
+
+    assert found == ("pong-ppo: steps/s, and share of the roofline", "hts 620 (90%, assessed 97%), sync 620 (90%)")
+
+
 def test_learning_is_compared_with_every_other_way() -> None:
     difference = {"low": -1.25, "high": 2.0}
     reached = {"goal": 475, "reached": {"hts": 5, "sync": 4}}
@@ -164,12 +173,14 @@ def test_learning_is_compared_with_every_other_way() -> None:
 
     found = highlights_of("learning-cartpole", {**reached, "over_run": compared, "scores": compared})
 
-    assert found[0] == ("cartpole: seeds that reached 475", "hts 5, sync 4")
-    assert found[2] == ("cartpole: mean return over the run, hts less async", "-1.25 to +2 (95 %)")
-    assert found[3] == ("cartpole: score, hts less sync", "-1.25 to +2 (95 %)")
+    assert found == [
+        ("cartpole: seeds that reached 475", "hts 5, sync 4"),
+        ("cartpole: mean return over the run, hts less others (95 %)", "sync -1.25 to +2, async -1.25 to +2"),
+        ("cartpole: score, hts less others (95 %)", "sync -1.25 to +2, async -1.25 to +2"),
+    ]
     for older in ({"difference": difference}, {"differences": {"sync": difference}}):
         found = highlights_of("learning-cartpole", {**reached, **older})
-        assert found[1:] == [("cartpole: mean return over the run, hts less sync", "-1.25 to +2 (95 %)")]
+        assert found[1:] == [("cartpole: mean return over the run, hts less others (95 %)", "sync -1.25 to +2")]
     assert len(highlights_of("learning-cartpole", {**reached, "difference": None})) == 1
 
 

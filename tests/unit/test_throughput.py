@@ -15,15 +15,18 @@ import pytest
 from helpers import run
 
 from htsrl.bench import determinism, soak, throughput
+from htsrl.bench.bars import draw_throughput
 from htsrl.bench.determinism import DeterminismBench, Pair
 from htsrl.bench.env_memory import env_megabytes
+from htsrl.bench.limits import StepCosts
 from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of
 from htsrl.bench.soak import Look, Soaked
 from htsrl.bench.tables.determinism import DeterminismTable
 from htsrl.bench.tables.soak import SoakTable
 from htsrl.bench.tables.throughput import ThroughputTable
 from htsrl.bench.throughput import Measured, ThroughputBench, Watched
-from htsrl.config import Config, Experiment
+from htsrl.bench.ways import WAYS
+from htsrl.config import Config, Experiment, available_cores
 from htsrl.errors import ConfigError
 
 BENCH = ThroughputBench(("cartpole-ppo",), ("hts", "sync"), 1.0, 1.0, repetitions=2)
@@ -59,7 +62,7 @@ def test_shares_and_ratios_are_taken_within_a_repetition() -> None:
     assert "ratio" in document["schedules"]["sync"]
     row = throughput.table(BENCH, {"cartpole-ppo": document}).rows[0]
     assert row == [
-        "cartpole-ppo", "hts", "675 (450 to 900)", "750", "90% (90% to 90%)", "1.50", "90%", "501", "120",
+        "cartpole-ppo", "hts", "675 (450 to 900)", "750", "90% (90% to 90%)", "", "1.50", "90%", "501", "120",
     ]  # fmt: skip
 
 
@@ -69,13 +72,48 @@ def test_without_a_baseline_there_is_no_ratio() -> None:
     document = throughput.summary(bench, measured({"hts": (900.0, 450.0)}, (1000.0, 500.0)))
 
     assert "ratio" not in document["cartpole-ppo"]["schedules"]["hts"]
-    assert throughput.table(bench, document).rows[0][5] == ""
+    assert throughput.table(bench, document).rows[0][6] == ""
+
+
+def test_a_run_that_assesses_its_steps_has_a_share_of_the_roofline_with_that_too() -> None:
+    costs = StepCosts(simulator=1.0, inference=1.0, learning=2.0, assessing=1.0)
+    names = ("hts", "sync", "hts-uncorrected")
+
+    runs = [throughput.beside([costs, costs], "cartpole-ppo", name, 0, watched(300.0), 30.0) for name in names]
+    document = throughput.summary(replace(BENCH, schedules=names), runs)
+
+    cores = available_cores()
+    assert [of.roofline for of in runs] == [cores * 1000 / 4] * 3
+    assert [of.assessed_roofline for of in runs] == [cores * 1000 / 5, None, None]
+    assert runs[0].assessed_share == 300.0 * 5 / (cores * 1000)
+    shares = [row[5] for row in throughput.table(BENCH, document).rows]
+    assert shares == [f"{1.5 / cores:.0%} ({1.5 / cores:.0%} to {1.5 / cores:.0%})", "", ""]
+
+
+def test_a_correction_that_the_algorithm_has_not_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(ConfigError, match="hts-vtrace corrects the lag of A2C, and CartPole-v1 is learned by PPO"):
+        replace(BENCH, schedules=("hts", "hts-vtrace"))
+
+
+def test_every_way_can_be_drawn(tmp_path: Path) -> None:
+    bench = ThroughputBench(("pong-a2c",), tuple(WAYS), 1.0, 1.0, repetitions=1)
+    runs = [Measured("pong-a2c", name, 0, watched(300.0), 1000.0, 30.0) for name in WAYS]
+
+    draw_throughput(throughput.summary(bench, runs), tmp_path / "all.png")
+
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_parts_of_ppo_around_a_run_include_its_assessment() -> None:
+    assert throughput.costs_of("cartpole-ppo", 0.05).assessing > 0
 
 
 def test_all_schedules_that_htsrl_knows_are_compared() -> None:
     assert set(throughput.SCHEDULES) == set(get_args(get_type_hints(Experiment)["schedule"]))
     for schedule in throughput.SCHEDULES:
         assert throughput.watched_config("pong-a2c", schedule).experiment.schedule == schedule
+    uncorrected = throughput.watched_config("pong-ppo", "hts-uncorrected").experiment
+    assert (uncorrected.schedule, uncorrected.algorithm.lag_correction) == ("hts", "none")
     with pytest.raises(ConfigError, match="chaotic"):
         replace(BENCH, schedules=("hts", "chaotic"))
 
@@ -152,7 +190,7 @@ def test_bench_soak_looks_at_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_soak_of_no_time_or_of_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(ConfigError, match="seconds=0"):
         SoakTable(seconds=0).run()
-    with pytest.raises(ConfigError, match="give schedules among hts, sync, lockstep, async, not fast"):
+    with pytest.raises(ConfigError, match=r"give schedules among hts, sync, lockstep, async, .*, not fast"):
         SoakTable(schedule="fast").run()
 
 

@@ -16,8 +16,9 @@ from htsrl.bench.learned import Learned
 from htsrl.bench.learning import Learning, tables
 from htsrl.bench.provenance import Provenance
 from htsrl.bench.record import Record, publish
-from htsrl.bench.tasks import QUICK_TASKS, TASKS, WAYS, Task
+from htsrl.bench.tasks import QUICK_TASKS, TASKS, Task
 from htsrl.bench.verdict import Verdict
+from htsrl.bench.ways import WAYS
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
 

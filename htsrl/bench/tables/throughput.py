@@ -20,7 +20,7 @@ class ThroughputTable:
     work: tuple[str, ...] = tuple(WORKS)
     """What is trained; what needs a simulator that is not installed is left out and reported."""
     schedules: tuple[str, ...] = throughput.SCHEDULES
-    """Under which schedules; they take turns."""
+    """Under which schedules; they take turns. `hts-uncorrected` and the like are ways of `bench learning`."""
     seconds_per_run: float = 20.0
     """How long each run is measured once it is under way; longer where updates are slow."""
     seconds_per_part: float = 1.5
