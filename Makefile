@@ -65,7 +65,7 @@ test-slow: install ## the long suites: every barrier resumed, 100 signals, 10,00
 	$(BIN)/pytest -m slow
 
 test-football: football ## the tests that need football, which `make test` skips where it is not built
-	$(BIN)/pytest tests/unit/test_football.py tests/determinism/test_simulator_digests.py
+	$(BIN)/pytest tests/unit/test_football*.py tests/determinism/test_simulator_digests.py
 
 bench-atari-step: install ## CPU time of an Atari step against Gymnasium's wrappers and ale-py's vector environment
 	$(BIN)/htsrl bench atari-step

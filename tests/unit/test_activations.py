@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import gymnasium
@@ -13,7 +12,6 @@ from gymnasium import spaces
 from torch import Tensor
 
 from htsrl import A2C, PPO, Config, Experiment, Network, Placement, survey
-from htsrl.numerics import single_threaded
 from htsrl.policies import activations
 from htsrl.policies.policy import Past, Policy, build_policy
 from htsrl.policies.reference_probe import example_inputs
@@ -31,11 +29,7 @@ SPACES: dict[str, spaces.Space[Any]] = {
 }
 NATURE = Network(encoder="nature_cnn")
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with single_threaded():
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def policy_for(space: str, network: Network = NATURE) -> Policy:

@@ -1,156 +1,30 @@
-"""Our Atari shows what Gymnasium's wrappers show, forgets nothing of the true game, and can be saved at any step."""
+"""Our Atari as an environment: how games start and end, true scores, what options do, what is refused."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import re
-import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from atari_games import PLAIN, play, random_actions
 from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from htsrl.envs.contract import check_contract
 from htsrl.errors import ConfigError
 
 ale_py = pytest.importorskip("ale_py")
-cv2 = pytest.importorskip("cv2")
+pytest.importorskip("cv2")
 
-from htsrl.bench.atari_step import (  # noqa: E402
-    FLOOR,
-    IN_PLACE,
-    NATIVE,
-    NATIVE_VECTOR,
-    OURS,
-    WRAPPERS,
-    AtariStepBench,
-    Measured,
-    table,
-)
-from htsrl.bench.tables.atari_step import AtariStepTable  # noqa: E402
-from htsrl.envs.atari import FIRE, NOOP, Atari, FrameStack, UInt8, make_ale  # noqa: E402
+from htsrl.envs.atari import FIRE, NOOP, Atari, make_ale  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[2]
-IDS = {"pong": "ALE/Pong-v5", "breakout": "ALE/Breakout-v5", "space_invaders": "ALE/SpaceInvaders-v5"}
-IDS |= {"qbert": "ALE/Qbert-v5", "air_raid": "ALE/AirRaid-v5", "assault": "ALE/Assault-v5"}
-PLAIN: dict[str, Any] = {"noop_max": 0, "fire_on_reset": False, "episodic_life": False, "clip_rewards": False}
-"""As Gymnasium's wrappers are without options of their own."""
-
-Step = tuple[bytes, float, bool, bool, dict[str, Any]]
-
-
-def wrapped(game: str, max_frames: int = 108_000, **preprocessing: Any) -> gymnasium.Env[Any, Any]:
-    raw = gymnasium.make(IDS[game], frameskip=1, repeat_action_probability=0.0, max_num_frames_per_episode=max_frames)
-    return FrameStackObservation(AtariPreprocessing(raw, **{"noop_max": 0, **preprocessing}), 4)
-
-
-def random_actions(env: gymnasium.Env[Any, Any], steps: int, seed: int = 0) -> list[int]:
-    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-    return list(map(int, np.random.default_rng(seed).integers(int(env.action_space.n), size=steps)))
-
-
-def play(env: gymnasium.Env[Any, Any], actions: list[int], first_seed: int | None = 0) -> Iterator[Step]:
-    """Every step and, where an episode ends, the reset after it, which has the next seed; None goes on as it stands."""
-    seed = 100 if first_seed is None else first_seed
-    if first_seed is not None:
-        observation, info = env.reset(seed=seed)
-        yield observation.tobytes(), 0.0, False, False, info
-    for action in actions:
-        observation, reward, terminated, truncated, info = env.step(action)
-        yield observation.tobytes(), float(reward), terminated, truncated, info
-        if terminated or truncated:
-            seed += 1
-            observation, info = env.reset(seed=seed)
-            yield observation.tobytes(), 0.0, False, False, info
-
-
-def without_info(steps: list[Step]) -> list[tuple[bytes, float, bool, bool, int]]:
-    return [(*step[:4], step[4]["lives"]) for step in steps]
-
-
-# The same as Gymnasium's wrappers
-
-
-@pytest.mark.parametrize(
-    ("game", "steps", "options"),
-    [
-        ("pong", 500, {}),
-        ("breakout", 500, {}),
-        ("space_invaders", 600, {}),
-        ("breakout", 200, {"noop_max": 30}),
-        ("qbert", 400, {"noop_max": 30}),
-        ("assault", 300, {"noop_max": 7}),
-        ("air_raid", 300, {"screen_size": 80}),
-        ("breakout", 300, {"frame_skip": 1}),
-        ("space_invaders", 300, {"frame_skip": 2}),
-    ],
-)
-def test_frames_rewards_and_ends_are_those_of_gymnasiums_wrappers(
-    game: str, steps: int, options: dict[str, int]
-) -> None:
-    theirs, ours = wrapped(game, **options), Atari(game, **{**PLAIN, **options})
-    actions = random_actions(ours, steps)
-
-    compared = 0
-    for expected, got in zip(play(theirs, actions), play(ours, actions), strict=True):
-        assert without_info([got]) == without_info([expected]), f"at {compared}"
-        compared += 1
-
-    assert compared > steps
-    assert theirs.action_space == ours.action_space
-
-
-def test_a_lost_life_ends_the_episode_where_gymnasiums_wrapper_ends_it() -> None:
-    theirs, ours = wrapped("breakout", terminal_on_life_loss=True), Atari("breakout", **PLAIN | {"episodic_life": True})
-    steps = zip(play(theirs, [FIRE] * 60), play(ours, [FIRE] * 60), strict=True)
-
-    for expected, got in steps:
-        assert without_info([got]) == without_info([expected])
-        if got[2]:
-            break
-    else:
-        pytest.fail("no life was lost")
-    assert got[4] == {"lives": 4}
-
-
-def test_a_truncated_game_is_that_of_gymnasiums_wrappers_and_tells_its_score() -> None:
-    theirs, ours = wrapped("pong", max_frames=450), Atari("pong", max_frames=450, **PLAIN)
-    actions = random_actions(ours, 230)
-
-    expected, got = list(play(theirs, actions)), list(play(ours, actions))
-
-    assert without_info(got) == without_info(expected)
-    (first, second) = [step for step in got if step[3]]
-    assert first[2] is False
-    assert first[4]["episode"]["l"] == second[4]["episode"]["l"] == 450
-    assert first[4]["episode"]["r"] == sum(step[1] for step in got[: got.index(first) + 1]) < 0
-
-
-@pytest.mark.parametrize("size", [42, 64, 80, 84, 105, 160, 210, 256])
-def test_resizing_what_changed_gives_the_bits_of_resizing_all(size: int) -> None:
-    rng = np.random.default_rng(size)
-    screen: UInt8 = rng.integers(0, 256, (210, 160), np.uint8)
-    stack = FrameStack(3, size, screen)
-    stack.fill(screen)
-    shown = [screen.copy()] * 3
-    for step in range(40):
-        top, bottom = sorted(rng.integers(0, 211, size=2))
-        screen[top:bottom] = rng.integers(0, 256, (bottom - top, 160), np.uint8)
-        if step % 10 == 9:
-            screen[:] = shown[-1]
-        stack.push(screen)
-        shown = [*shown[1:], screen.copy()]
-        expected = [cv2.resize(one, (size, size), interpolation=cv2.INTER_AREA) for one in shown]
-        np.testing.assert_array_equal(stack.frames, expected)
 
 
 # Starts
@@ -191,14 +65,6 @@ def test_a_game_without_a_fire_button_is_not_fired() -> None:
     env = Atari("ms_pacman", noop_max=0)
     env.reset(seed=0)
     assert env.episode_frames == 0
-
-
-@pytest.mark.parametrize("game", ["assault", "qbert"])  # whose emulators remember earlier games
-def test_a_game_is_a_function_of_its_seed_and_actions_whatever_came_before(game: str) -> None:
-    fresh, used = Atari(game, episodic_life=False), Atari(game, episodic_life=False)
-    actions = random_actions(fresh, 120)
-    list(play(used, random_actions(used, 150, seed=7), first_seed=9))
-    assert list(play(used, actions)) == list(play(fresh, actions))
 
 
 # Lives and true scores
@@ -272,6 +138,17 @@ def _lose_a_life(env: Atari) -> tuple[int, float]:
     raise AssertionError("no life was lost")
 
 
+def test_a_state_saved_at_a_lost_life_goes_on_with_that_game() -> None:
+    saved, other = Atari("breakout"), Atari("breakout")
+    saved.reset(seed=0)
+    _lose_a_life(saved)
+    other.restore_state(saved.save_state())
+    (expected, info), (got, info_of_other) = saved.reset(seed=4), other.reset(seed=4)
+    np.testing.assert_array_equal(got, expected)
+    assert info_of_other == info == {"lives": 4}
+    assert other.episode_score == saved.episode_score
+
+
 def test_clipped_rewards_are_the_signs_of_the_raw_ones() -> None:
     clipped, raw = Atari("space_invaders", **PLAIN | {"clip_rewards": True}), Atari("space_invaders", **PLAIN)
     actions = random_actions(raw, 400)
@@ -288,14 +165,6 @@ def test_a_lost_point_is_clipped_to_minus_one() -> None:
 # Sticky actions
 
 
-def test_sticky_actions_are_a_function_of_the_seed() -> None:
-    first, second = (Atari("breakout", repeat_action_probability=0.25, noop_max=0) for _ in range(2))
-    actions = random_actions(first, 80)
-    trajectories = [list(play(env, actions, seed)) for env, seed in ((first, 1), (second, 1), (second, 2))]
-    assert trajectories[0] == trajectories[1]
-    assert trajectories[1] != trajectories[2]
-
-
 def test_actions_stick_to_the_frame_before_as_often_as_asked() -> None:
     env = Atari("pong", frame_skip=1, noop_max=0, fire_on_reset=False, repeat_action_probability=0.25)
     env.reset(seed=0)
@@ -310,126 +179,7 @@ def test_actions_stick_to_the_frame_before_as_often_as_asked() -> None:
     assert wrong == pytest.approx(0.2, abs=0.03)
 
 
-# Save and restore
-
-
-@pytest.mark.parametrize(
-    ("game", "options"),
-    [
-        ("pong", {"frame_skip": 1, "stack": 2}),
-        ("breakout", {"repeat_action_probability": 0.95}),
-        ("qbert", {}),
-        ("assault", {"repeat_action_probability": 0.5}),
-    ],
-)
-@pytest.mark.parametrize("steps_before", [0, 70])
-def test_a_restored_game_goes_on_like_the_saved_one(game: str, options: dict[str, Any], steps_before: int) -> None:
-    saved, unsaved, fresh, used = (Atari(game, **options) for _ in range(4))
-    before, after = random_actions(saved, steps_before), random_actions(saved, 120, seed=1)
-    for env in (saved, unsaved):
-        list(play(env, before))
-    list(play(used, random_actions(used, 40, seed=2), first_seed=5))
-
-    state = saved.save_state()
-    fresh.restore_state(state)
-    used.restore_state(state)
-
-    assert isinstance(state, bytes)
-    expected = list(play(unsaved, after, first_seed=None))
-    for env in (saved, fresh, used):
-        assert list(play(env, after, first_seed=None)) == expected
-    saved.restore_state(state)
-    assert list(play(saved, after, first_seed=None)) == expected
-
-
-@pytest.mark.parametrize("frames", [0, 1, 2, 3])
-def test_a_game_can_be_saved_in_its_first_frames(frames: int) -> None:
-    """Q*bert's first picture takes two frames, which the emulator's own state does not tell."""
-    options = {**PLAIN, "frame_skip": 1}
-    saved, fresh, used = (Atari("qbert", **options) for _ in range(3))
-    list(play(saved, [NOOP] * frames))
-    list(play(used, random_actions(used, 30)))
-    state, after = saved.save_state(), random_actions(saved, 60)
-    expected = list(play(saved, after, first_seed=None))
-    for env in (fresh, used):
-        env.restore_state(state)
-        assert list(play(env, after, first_seed=None)) == expected
-
-
-def test_a_state_saved_at_a_lost_life_goes_on_with_that_game() -> None:
-    saved, other = Atari("breakout"), Atari("breakout")
-    saved.reset(seed=0)
-    _lose_a_life(saved)
-    other.restore_state(saved.save_state())
-    (expected, info), (got, info_of_other) = saved.reset(seed=4), other.reset(seed=4)
-    np.testing.assert_array_equal(got, expected)
-    assert info_of_other == info == {"lives": 4}
-    assert other.episode_score == saved.episode_score
-
-
-def test_a_restored_game_draws_the_same_wait_at_a_reset_without_a_seed() -> None:
-    saved, other = Atari("pong"), Atari("pong")
-    saved.reset(seed=0)
-    other.restore_state(saved.save_state())
-    for _ in range(3):
-        np.testing.assert_array_equal(other.reset()[0], saved.reset()[0])
-        assert other.episode_frames == saved.episode_frames
-
-
-def test_equal_games_have_equal_states() -> None:
-    states = []
-    for _ in range(2):
-        env = Atari("breakout", repeat_action_probability=0.25)
-        list(play(env, random_actions(env, 30)))
-        states.append(env.save_state())
-    assert states[0] == states[1]
-
-
-def test_a_state_fits_only_the_game_and_the_options_it_was_saved_with() -> None:
-    state = Atari("pong").save_state()
-    with pytest.raises(ConfigError, match="saved with game='pong' cannot be restored with game='breakout'"):
-        Atari("breakout").restore_state(state)
-    with pytest.raises(ConfigError, match="stack=4 cannot be restored with stack=2"):
-        Atari("pong", stack=2).restore_state(state)
-    for broken in (b"", b"junk" + state[4:], state[:-1]):
-        with pytest.raises(ConfigError, match="not a whole state"):
-            Atari("pong").restore_state(broken)
-
-
 # A proper environment
-
-
-def test_two_processes_see_the_same() -> None:
-    digests = [
-        subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, timeout=60).stdout
-        for _ in range(2)
-    ]
-    env = Atari("breakout", repeat_action_probability=0.25)
-    digest = hashlib.sha256()
-    observation, _ = env.reset(seed=3)
-    for action in [0, 1, 2, 3] * 40:
-        digest.update(observation.tobytes())
-        observation, reward, terminated, truncated, _ = env.step(action)
-        digest.update(str((reward, terminated, truncated)).encode())
-        if terminated or truncated:
-            observation, _ = env.reset(seed=4)
-    assert digests == [f"{digest.hexdigest()} without torch\n"] * 2
-
-
-DIGEST = """
-import hashlib, sys
-from htsrl.envs.atari import Atari
-env = Atari("breakout", repeat_action_probability=0.25)
-digest = hashlib.sha256()
-observation, _ = env.reset(seed=3)
-for action in [0, 1, 2, 3] * 40:
-    digest.update(observation.tobytes())
-    observation, reward, terminated, truncated, _ = env.step(action)
-    digest.update(str((reward, terminated, truncated)).encode())
-    if terminated or truncated:
-        observation, _ = env.reset(seed=4)
-print(digest.hexdigest(), "with torch" if "torch" in sys.modules else "without torch")
-"""
 
 
 @pytest.mark.parametrize("game", ["pong", "breakout"])
@@ -495,54 +245,6 @@ def test_the_manual_lists_every_option_with_its_default() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", manual, re.MULTILINE)
     options = list(inspect.signature(Atari).parameters.values())[1:]
     assert [(name, json.loads(default)) for name, default in rows] == [(one.name, one.default) for one in options]
-
-
-# The benchmark
-
-
-def test_bench_atari_step_lets_all_take_turns_and_writes_a_record(tmp_path: Path) -> None:
-    AtariStepTable(games=("ALE/Pong-v5",), steps=8, repetitions=2, output=tmp_path).run()
-
-    (path,) = tmp_path.glob("*-atari-step.json")
-    record = json.loads(path.read_text())
-    assert record["command"] == "htsrl bench atari-step --games ALE/Pong-v5 --steps 8 --repetitions 2"
-    assert record["versions"]["ale-py"] == ale_py.__version__
-    (measured,) = record["repetitions"]
-    assert {OURS, IN_PLACE, WRAPPERS, NATIVE, NATIVE_VECTOR, FLOOR} < measured["microseconds"].keys()
-    assert all(len(values) == 2 and min(values) > 0 for values in measured["microseconds"].values())
-    assert record["summary"]["ALE/Pong-v5"][OURS]["times_ours"]["median"] == 1
-
-
-def test_ratios_are_taken_within_a_repetition_and_held_against_the_goals() -> None:
-    others = {WRAPPERS: [119.0, 357.0, 480.0], NATIVE: [100.0, 330.0, 360.0], NATIVE_VECTOR: [90.0, 300.0, 400.0]}
-    measured = Measured("ALE/Pong-v5", {OURS: [100.0, 300.0, 400.0], **others})
-
-    wrappers = measured.times_ours(WRAPPERS)
-    assert (wrappers.lowest, wrappers.median, wrappers.highest) == (1.19, 1.19, 1.2)
-    assert [measured.meets_goal(name) for name in (WRAPPERS, NATIVE, NATIVE_VECTOR)] == [False, True, True]
-    cells = {row[1]: row[2:] for row in table([measured]).rows}
-    assert cells[WRAPPERS] == ["357 (119 to 480)", "1.19 (1.19 to 1.20)", "1.2 missed"]
-    assert cells[NATIVE] == ["330 (100 to 360)", "1.00 (0.90 to 1.10)", "1.0 met"]
-
-
-@pytest.mark.parametrize(
-    ("mistake", "message"),
-    [
-        ({"games": ()}, "games is empty"),
-        ({"games": ("CartPole-v1",)}, "game 'CartPole-v1' is not one of ale-py's"),
-        ({"repetitions": 0}, "repetitions=0 must be at least 1"),
-        ({"steps": 12}, "steps=12 must be a multiple of 8"),
-        ({"steps": 0}, "steps=0 must be a multiple of 8"),
-    ],
-)
-def test_a_benchmark_that_measures_nothing_is_refused(mistake: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        AtariStepBench(**{"games": ("ALE/Pong-v5",), "steps": 8, "repetitions": 1, **mistake})
-
-
-def test_a_benchmark_of_an_unknown_game_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="did you mean ALE/Pong-v5"):
-        AtariStepTable(games=("ALE/Pnog-v5",), output=tmp_path).run()
 
 
 # Refusals

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
-from htsrl.numerics import single_threaded
 from htsrl.policies.light import LightPolicy
 from htsrl.policies.light_plan import light_plan
 from htsrl.policies.policy import Policy, build_policy
@@ -31,11 +29,7 @@ CHOICE = spaces.Discrete(2)
 NEAR = 1e-4
 """Of two logits, within which rounding may decide otherwise."""
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with single_threaded():
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def in_both(policy: Policy, network: Network) -> tuple[Policy, LightPolicy]:

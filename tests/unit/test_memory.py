@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from helpers import assert_same_numbers
 from torch import Tensor, nn
 
-from htsrl.numerics import single_threaded
 from htsrl.policies.memory import Gru, Lstm, Memory
 
 KINDS = pytest.mark.parametrize("kind", [Lstm, Gru])
@@ -19,11 +17,7 @@ NUM_ROWS = (1, 2, 3, 5, 16, 17)
 GATE_ORDERS = {Lstm: [1, 2, 3, 0], Gru: [0, 1, 2]}
 """Which of our blocks torch has first, second and so on."""
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with single_threaded():
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def memory_of(kind: type[Memory], num_inputs: int, size: int, seed: int = 0) -> Memory:

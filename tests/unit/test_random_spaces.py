@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,15 +22,10 @@ from htsrl.algorithms.draft import Drafts
 from htsrl.algorithms.update import improve
 from htsrl.config import A2C, PPO
 from htsrl.dataflow.parameters import ParameterRing
-from htsrl.numerics import single_threaded
 from htsrl.policies.policy import Policy, policy_for
 from htsrl.spaces.observations import MASK_KEY
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with single_threaded():
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @dataclass
