@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
-from htsrl.algorithms.sequences import Chosen, Rows, Sequences
+from htsrl.algorithms.sequences import Chosen, Rows, Sequences, taken
 from htsrl.algorithms.statistics import normalized
 from htsrl.kill_points import reach
 from htsrl.policies.distributions import Distribution
@@ -69,8 +69,9 @@ class BatchView:
 
     def see(self, policy: Policy, chosen: Chosen) -> Seen:
         piece = self.sequences.choose(chosen)
-        distribution, values = policy({name: x[piece.rows] for name, x in self._observations.items()}, piece.past)
-        return Seen(piece.learned, self._actions[piece.learned], distribution, values)
+        observations = {name: taken(x, piece.rows) for name, x in self._observations.items()}
+        distribution, values = policy(observations, piece.past)
+        return Seen(piece.learned, taken(self._actions, piece.learned), distribution, values)
 
     @torch.no_grad()
     def assess(self, policy: Policy, chosen: Chosen) -> None:

@@ -84,5 +84,10 @@ def cut(chosen: Chosen, num_shards: int) -> list[Chosen]:
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
 
+def taken(x: Tensor, rows: Rows) -> Tensor:
+    """Neighbours as a view; others are copied row by row, where an index would go number by number."""
+    return x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
+
+
 def count(chosen: Chosen) -> int:
     return len(chosen) if isinstance(chosen, Tensor) else int(chosen.stop - chosen.start)

@@ -1,4 +1,4 @@
-"""A backward pass without a forward one, from activations that were kept when acting.
+"""Layers with their rectifiers, differentiated from what they gave, whoever computed that and when.
 
 The delayed gradient is taken at the very parameters that acted, on the very observations that they saw: every layer has
 already said what it makes of them. Where that was kept, an update has only the gradients left to compute.
@@ -25,14 +25,18 @@ def rectified(layer: nn.Conv2d | nn.Linear, x: Tensor, kept: Tensor | None = Non
     assert isinstance(layer, nn.Linear) or (layer.padding, layer.dilation, layer.groups) == ((0, 0), (1, 1), 1)
     weight = layer.scaled_weight() if isinstance(layer, ScalingConv2d) else layer.weight
     stride: Stride = layer.stride if isinstance(layer, nn.Conv2d) else None
-    if kept is not None:
-        output: Tensor = _Kept.apply(x, weight, layer.bias, kept, stride)  # type: ignore[no-untyped-call]
-        return output
-    return (linear(x, weight, layer.bias) if stride is None else conv2d(x, weight, layer.bias, stride)).relu_()
+    if kept is None:
+        with torch.no_grad():
+            given = linear(x, weight, layer.bias) if stride is None else conv2d(x, weight, layer.bias, stride)
+            kept = given.relu_()
+    if not torch.is_grad_enabled():
+        return kept
+    output: Tensor = _Rectified.apply(x, weight, layer.bias, kept, stride)  # type: ignore[no-untyped-call]
+    return output
 
 
-class _Kept(torch.autograd.Function):
-    """What a layer and its rectifier gave, differentiated as if they had just computed it."""
+class _Rectified(torch.autograd.Function):
+    """What a layer and its rectifier gave, differentiated as autograd would, had it seen them compute it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, stride: Stride) -> Tensor:
@@ -44,10 +48,17 @@ class _Kept(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, kept = ctx.saved_tensors
         needs_x = ctx.needs_input_grad[0]
-        gradient = torch.ops.aten.threshold_backward(gradients[0], kept, 0)
+        # What comes from a fully connected layer has its channels first; number by number against the other order it
+        # would take five times as long.
+        gradient = gradients[0].contiguous(memory_format=_order_of(kept))
+        gradient = torch.ops.aten.threshold_backward(gradient, kept, 0)
         if ctx.stride is None:
             return gradient @ weight if needs_x else None, gradient.t() @ x, gradient.sum(dim=0), None, None
         padding, dilation, transposed, output_padding, groups = (0, 0), (1, 1), False, (0, 0), 1
         how = ctx.stride, padding, dilation, transposed, output_padding, groups
         of_each = torch.ops.aten.convolution_backward(gradient, x, weight, [len(weight)], *how, (needs_x, True, True))
         return *of_each, None, None
+
+
+def _order_of(x: Tensor) -> torch.memory_format:
+    return torch.channels_last if x.dim() == 4 else torch.contiguous_format

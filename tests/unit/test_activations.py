@@ -13,6 +13,7 @@ from torch import Tensor
 
 from htsrl import A2C, PPO, Config, Experiment, Network, Placement, survey
 from htsrl.policies import activations
+from htsrl.policies.images import NatureCnn
 from htsrl.policies.policy import Past, Policy, build_policy
 from htsrl.policies.reference_probe import example_inputs
 from htsrl.survey import draw_blueprint
@@ -53,6 +54,18 @@ def gradients_of(policy: Policy, observations: dict[str, Tensor], past: Past | N
     (distribution.log_prob(actions).sum() + (values - 1).square().sum()).backward()
     gradients = [parameter.grad for parameter in policy.parameters()]
     return [gradient.clone() for gradient in gradients if gradient is not None]
+
+
+@pytest.mark.parametrize("space", ["channels_first", "channels_last", "floats"])
+def test_layers_have_the_gradient_that_autograd_has_of_torchs_own_modules_to_the_bit(space: str) -> None:
+    policy = policy_for(space)
+    (cnn,) = (module for module in policy.modules() if isinstance(module, NatureCnn))
+    (observation,) = example_inputs(policy.interface, NUM_ROWS).values()
+    ours, theirs = (
+        torch.autograd.grad(features.square().sum(), list(cnn.parameters()))
+        for features in (cnn(observation), cnn.dense(cnn.convolutions(cnn.images(observation))))
+    )
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("space", SPACES)
