@@ -124,7 +124,7 @@ def _build_roles(
                 hosted.differentiator, memory, shared, parameters, doorbells.ring_learner
             )
             if meter:
-                meter.watch(differentiator, "differentiate", Cost.LEARNING)
+                meter.watch(differentiator, "carry_out", Cost.LEARNING)
             roles.append(differentiator)
         if hosted.learner:
             report = meter.read_total_before(mouthpiece.update) if meter else mouthpiece.update

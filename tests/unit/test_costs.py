@@ -55,16 +55,23 @@ def test_a_call_that_raises_is_counted_and_raises() -> None:
     assert seconds[Cost.SIMULATOR] > 0
 
 
-@pytest.mark.parametrize("executor_threads", [False, True], ids=["in turn", "on threads"])
-def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole(executor_threads: bool) -> None:
+@pytest.mark.parametrize(
+    ("executor_threads", "learner_workers"),
+    [(False, 1), (True, 1), (False, 2)],
+    ids=["in turn", "on threads", "two learn"],
+)
+def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole(
+    executor_threads: bool, learner_workers: int
+) -> None:
+    experiment = replace(SMALL, gradient_shards=2)
     crew = {"backend": "processes", "num_executors": 1, "num_actors": 1, "executor_threads": executor_threads}
-    measured = run(SMALL, **crew, measure_costs=True, log_every_steps=20)
+    measured = run(experiment, **crew, learner_workers=learner_workers, measure_costs=True, log_every_steps=20)
     first, last = measured.metrics[0], measured.metrics[-1]
     assert float(last["cpu/total_seconds"] or 0) > float(first["cpu/total_seconds"] or 0)
     parts = [float(last[f"cpu/{cost.name.lower()}_seconds"] or 0) for cost in Cost]
     assert min(parts) > 0
     assert sum(parts[: Cost.TOTAL]) < parts[Cost.TOTAL]
-    plain = run(SMALL)
+    plain = run(experiment)
     assert_same_run(replace(measured, metrics=plain.metrics), plain)
 
 
