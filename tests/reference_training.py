@@ -94,7 +94,8 @@ def ppo_update(
 ) -> Tensor:
     """Returns the ratios of the first minibatch."""
     if experiment.schedule == "hts" and settings.lag_correction != "none":
-        rollout = seen_again(rollout, theta, settings.num_minibatches)
+        first_order = shuffled(experiment.seed, j, 0, rollout.rewards.size)
+        rollout = seen_again(rollout, theta, np.split(first_order, settings.num_minibatches))
     samples = Samples.of(rollout, settings, experiment.unroll_steps)
     clip = settings.clip_range * (remaining(experiment, j) if settings.anneal_clip_range else 1.0)
     all_ratios: list[Tensor] = []
@@ -117,12 +118,13 @@ def ppo_update(
 
 
 @torch.no_grad()
-def seen_again(rollout: Rollout, theta: ActorCritic, num_pieces: int) -> Rollout:
+def seen_again(rollout: Rollout, theta: ActorCritic, pieces: Sequence[NDArray[np.int64]]) -> Rollout:
     """The same steps with log-probabilities and values of theta; of what is not among them, moved by as much."""
     obs, actions = (torch.from_numpy(x).flatten(0, 1) for x in (rollout.obs, rollout.actions))
-    pieces = list(zip(obs.tensor_split(num_pieces), actions.tensor_split(num_pieces), strict=True))
-    log_probs = torch.cat([theta.assess(*piece)[0] for piece in pieces]).numpy().reshape(rollout.rewards.shape)
-    values = torch.cat([theta.value(obs) for obs, _ in pieces]).numpy().reshape(rollout.rewards.shape)
+    log_probs, values = np.empty_like(rollout.log_probs), np.empty_like(rollout.values)
+    for rows in pieces:
+        log_probs.reshape(-1)[rows] = theta.assess(obs[rows], actions[rows])[0].numpy()
+        values.reshape(-1)[rows] = theta.value(obs[rows]).numpy()
     next_values = rollout.next_values + (values - rollout.values)
     next_values[:-1] = np.where(rollout.truncated[:-1], next_values[:-1], values[1:])
     return replace(rollout, log_probs=log_probs, values=values, next_values=next_values.astype(np.float32))

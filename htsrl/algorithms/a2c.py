@@ -19,9 +19,8 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.lag_correction import Correction, Current, importance, vtrace_of
-from htsrl.algorithms.objective import BatchView, Targets
+from htsrl.algorithms.objective import BatchView, Seen, Targets
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
 from htsrl.config import A2C
 from htsrl.policies.activations import FIELD_PREFIX
@@ -71,8 +70,8 @@ class A2CObjective(BatchView):
         self._unroll = lengths.unroll
         self._correction = correction
 
-    def __call__(self, policy: Policy, chosen: Chosen) -> A2CLoss:
-        rows, actions, distribution, values = self.see(policy, chosen)
+    def loss(self, seen: Seen) -> A2CLoss:
+        rows, actions, distribution, values = seen
         advantages, returns = self.targets.advantages[rows], self.targets.returns[rows]
         if self._correction in ("vtrace", "importance"):
             now = Current(rows, distribution.log_prob(actions), values)

@@ -5,18 +5,42 @@ on who takes which. What a policy makes of the steps before anything is differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from htsrl.algorithms.objective import BatchObjective, Objective, Targets
-from htsrl.algorithms.sequences import Chosen, count, cut
-from htsrl.dataflow.gradient_orders import ASSESS, DIFFERENTIATE, MOST_PARTS, GradientOrders, Helpers, Order
+from htsrl.algorithms.sequences import Chosen, are_same, count, cut
+from htsrl.dataflow.gradient_orders import (
+    ASSESS,
+    ASSESS_TO_DIFFERENTIATE,
+    DIFFERENTIATE,
+    MOST_PARTS,
+    GradientOrders,
+    Helpers,
+    Order,
+)
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
 from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A forward pass over some sequences, of which only the loss is left to take, once the targets are all there."""
+
+    policy: Policy
+    chosen: Chosen
+    rest: Callable[[], tuple[Tensor, ...]]
+
+    def loss(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
+        assert policy is self.policy, "a pass was kept of another policy"
+        assert are_same(chosen, self.chosen), "a pass was kept of other sequences"
+        return self.rest()
 
 
 class GradientShards:
@@ -29,6 +53,7 @@ class GradientShards:
         layout = FlatLayout.of(module)
         self._views = [layout.views(row, module) for row in rows]
         self._parameters: dict[Policy, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
+        self._kept: dict[int, _Kept] = {}  # of the order before
 
     @classmethod
     def over(cls, memory: SharedArrays, ring: ParameterRing) -> GradientShards:
@@ -47,7 +72,8 @@ class GradientShards:
 
     def take(self, shards: Sequence[int], objective: Objective, policy: Policy, chosen: Chosen, num_steps: int) -> None:
         """Some shards of the gradient of a mean over the `num_steps` steps of the chosen sequences."""
-        parts = cut(chosen, self.num_shards)
+        parts, kept = cut(chosen, self.num_shards), self._kept
+        self._kept = {}
         for shard in shards:
             self._rows[shard].zero_()
             self._losses[shard].zero_()
@@ -55,16 +81,21 @@ class GradientShards:
             if not share:
                 continue
             self._direct_gradient(policy, shard)
-            loss = objective(policy, parts[shard])
+            loss = kept[shard].loss(policy, parts[shard]) if shard in kept else objective(policy, parts[shard])
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
 
-    def assess(self, shards: Sequence[int], objective: BatchObjective, policy: Policy, chosen: Chosen) -> None:
-        """The steps of some shards."""
+    def assess(
+        self, shards: Sequence[int], objective: BatchObjective, policy: Policy, chosen: Chosen, to_differentiate: bool
+    ) -> None:
+        """The steps of some shards; what was seen may be kept, if what comes next is their gradient."""
         parts = cut(chosen, self.num_shards)
+        self._kept = {}
         for shard in shards:
             if count(parts[shard]):
-                objective.assess(policy, parts[shard])
+                seen = objective.assess(policy, parts[shard], to_differentiate)
+                if to_differentiate:
+                    self._kept[shard] = _Kept(policy, parts[shard], partial(objective.loss, seen))
 
     def _direct_gradient(self, policy: Policy, shard: int) -> None:
         """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
@@ -119,11 +150,15 @@ class Gradient:
             return shared_targets(self._helpers.orders)
         return Targets(*torch.zeros(len(Targets._fields), num_rows, device=self.sum.device))
 
-    def assess(self, objective: BatchObjective, policy: Policy, chosen: Chosen) -> None:
-        """Have the policy write down in the targets what it makes of these sequences."""
+    def assess(self, objective: BatchObjective, policy: Policy, chosen: Chosen, to_differentiate: bool = False) -> None:
+        """Have the policy write down in the targets what it makes of these sequences.
+
+        If the next thing to take is their gradient, at the same parameters, a forward pass can be saved.
+        """
         if self._helpers:
-            self._ask(self._helpers, ASSESS, policy, chosen, num_steps=0)
-        self._shards.assess(self._own, objective, policy, chosen)
+            task = ASSESS_TO_DIFFERENTIATE if to_differentiate else ASSESS
+            self._ask(self._helpers, task, policy, chosen, num_steps=0)
+        self._shards.assess(self._own, objective, policy, chosen, to_differentiate)
         if self._helpers:
             self._helpers.await_answers()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 import torch
@@ -39,13 +40,6 @@ class Objective(Protocol):
         """Means over those steps: what to differentiate, then the parts to report."""
 
 
-class BatchObjective(Objective, Protocol):
-    """One that also says what a policy makes of the steps, before anything is differentiated."""
-
-    def assess(self, policy: Policy, chosen: Chosen) -> None:
-        """Write log-probabilities and values of the steps of these sequences into the targets."""
-
-
 class Seen(NamedTuple):
     """What a policy makes of the learned steps among some sequences."""
 
@@ -55,7 +49,20 @@ class Seen(NamedTuple):
     values: Tensor
 
 
-class BatchView:
+class BatchObjective(Objective, Protocol):
+    """One that also says what a policy makes of the steps, before anything is differentiated."""
+
+    def assess(self, policy: Policy, chosen: Chosen, to_differentiate: bool) -> Seen:
+        """Write log-probabilities and values of the steps of these sequences into the targets.
+
+        Of what is returned, a loss can be differentiated if that was said before.
+        """
+
+    def loss(self, seen: Seen) -> tuple[Tensor, ...]:
+        """What a call gives, of what has already been seen."""
+
+
+class BatchView(ABC):
     """A batch as sequences, and its targets, which every loss looks at anew."""
 
     def __init__(self, batch: Batch, targets: Targets, sequence_steps: int) -> None:
@@ -63,6 +70,12 @@ class BatchView:
         self.sequences = Sequences(batch, sequence_steps)
         self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
         self._actions = flat_steps(batch.actions)
+
+    @abstractmethod
+    def loss(self, seen: Seen) -> tuple[Tensor, ...]: ...
+
+    def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
+        return self.loss(self.see(policy, chosen))
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         return self.sequences.choose(chosen).learned
@@ -73,12 +86,14 @@ class BatchView:
         distribution, values = policy(observations, piece.past)
         return Seen(piece.learned, taken(self._actions, piece.learned), distribution, values)
 
-    @torch.no_grad()
-    def assess(self, policy: Policy, chosen: Chosen) -> None:
-        seen = self.see(policy, chosen)
-        self.targets.log_probs[seen.rows] = seen.distribution.log_prob(seen.actions)
+    def assess(self, policy: Policy, chosen: Chosen, to_differentiate: bool) -> Seen:
+        with torch.set_grad_enabled(to_differentiate):
+            seen = self.see(policy, chosen)
+            log_probs = seen.distribution.log_prob(seen.actions)
+        self.targets.log_probs[seen.rows] = log_probs.detach()
         reach("inside an assessment")
-        self.targets.values[seen.rows] = seen.values
+        self.targets.values[seen.rows] = seen.values.detach()
+        return seen
 
     def normalize_advantages(self, chosen: Chosen, advantages: Tensor) -> None:
         """Set the targets of these sequences by mean and deviation over all of them, whoever takes which shard."""

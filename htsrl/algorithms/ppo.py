@@ -8,6 +8,7 @@ how much more likely its action has become since the *behaviour* policy took it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,13 +17,12 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.objective import BatchView, Targets
+from htsrl.algorithms.objective import BatchView, Seen, Targets
 from htsrl.algorithms.returns import gae
-from htsrl.algorithms.sequences import Chosen, Rows, cut
+from htsrl.algorithms.sequences import Rows
 from htsrl.algorithms.statistics import Statistics, explained_variance
 from htsrl.config import PPO
 from htsrl.policies.distributions import Distribution
-from htsrl.policies.policy import Policy
 from htsrl.seeding import shuffled
 
 MOST_WEIGHT = 2.0
@@ -96,9 +96,9 @@ class PPOObjective(BatchView):
         self._clip_range = clip_range
         self._behaviour_log_probs = flat_steps(batch.log_probs)
 
-    def __call__(self, policy: Policy, chosen: Chosen) -> PPOLoss:
-        rows, actions, distribution, values = self.see(policy, chosen)
-        return ppo_loss(distribution, values, self._minibatch(rows, actions), self._settings, self._clip_range)
+    def loss(self, seen: Seen) -> PPOLoss:
+        data = self._minibatch(seen.rows, seen.actions)
+        return ppo_loss(seen.distribution, seen.values, data, self._settings, self._clip_range)
 
     def _minibatch(self, rows: Rows, actions: Tensor) -> Minibatch:
         targets = self.targets
@@ -129,11 +129,12 @@ def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, pro
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
     targets = draft.targets(batch.log_probs.numel())
     objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
-    advantages = _set_targets(settings, draft, batch, objective, unroll_steps, progress.is_decoupled)
+    epochs = [_minibatches(settings, objective, progress, epoch) for epoch in range(settings.epochs)]
+    assessed = epochs[0] if progress.is_decoupled else ()
+    advantages = _set_targets(settings, draft, batch, objective, unroll_steps, assessed)
     statistics = Statistics()
-    for epoch in range(settings.epochs):
-        order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(objective.sequences.starts)))
-        for chosen in order.to(advantages.device).tensor_split(settings.num_minibatches):
+    for minibatches in epochs:
+        for chosen in minibatches:
             if settings.normalize_advantages:
                 objective.normalize_advantages(chosen, advantages)
             loss = PPOLoss(*draft.differentiate(objective, draft.policy, chosen))
@@ -145,17 +146,32 @@ def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, pro
     return _summary(statistics, batch, targets)
 
 
+def _minibatches(settings: PPO, objective: PPOObjective, progress: PPOProgress, epoch: int) -> Sequence[Tensor]:
+    starts = objective.sequences.starts
+    order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(starts)))
+    return order.to(starts.device).tensor_split(settings.num_minibatches)
+
+
 def _set_targets(
-    settings: PPO, draft: Draft, batch: Batch, objective: PPOObjective, unroll_steps: int, is_decoupled: bool
+    settings: PPO,
+    draft: Draft,
+    batch: Batch,
+    objective: PPOObjective,
+    unroll_steps: int,
+    assessed: Sequence[Tensor],
 ) -> Tensor:
-    """Say what gradients aim at, and what they are clipped around; returns the advantages, which may be normalised."""
+    """Say what gradients aim at, and what they are clipped around; returns the advantages, which may be normalised.
+
+    `assessed` are the minibatches of the first epoch, unless the version that acted is the one that learns.
+    """
     targets, steps = objective.targets, batch.steps
     targets.log_probs.copy_(flat_steps(batch.log_probs))
     targets.values.copy_(flat_steps(steps.values_TB))
-    if is_decoupled:
-        everything = slice(0, len(objective.sequences.starts))
-        for piece in cut(everything, settings.num_minibatches):  # as much at once as a gradient takes
-            draft.assess(objective, piece)
+    if assessed:
+        first, *others = assessed
+        for minibatch in others:
+            draft.assess(objective, minibatch)
+        draft.assess(objective, first, to_differentiate=True)
         steps = steps.valued_by(targets.values.view_as(steps.values_TB))
     advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
     targets.advantages.copy_(flat_steps(advantages_TB))

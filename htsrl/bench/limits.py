@@ -78,13 +78,18 @@ def epochs_of(experiment: Experiment) -> int:
     return experiment.algorithm.epochs if isinstance(experiment.algorithm, PPO) else 1
 
 
+def looks_before_gradients(experiment: Experiment) -> float:
+    """How often PPO looks at a step for an assessment alone: the pass over one minibatch serves its gradient too."""
+    return 1 - 1 / experiment.algorithm.num_minibatches if isinstance(experiment.algorithm, PPO) else 0.0
+
+
 def step_costs(work: str, milliseconds: Mapping[Part, float]) -> StepCosts:
     parts = parts_of(work)
     return StepCosts(
         milliseconds[parts.simulator],
         milliseconds[parts.inference],
         milliseconds[parts.learning] * epochs_of(WORKS[work]),
-        milliseconds[parts.assessing] if parts.assessing else 0.0,
+        milliseconds[parts.assessing] * looks_before_gradients(WORKS[work]) if parts.assessing else 0.0,
     )
 
 
@@ -204,7 +209,7 @@ def _rooflines(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
             "environments at once, which is the cheapest; learning is forward, backward and the optimizer's step "
             "for every epoch, without what prepares a batch. (A2C on images does without the forward pass under hts "
             "and sync, so its own limit is higher.) Under hts and async PPO assesses every step before its epochs, a "
-            "forward pass more than the usual work has.",
+            "forward pass more than the usual work has, except for the first minibatch, whose gradient needs it too.",
             *notes,
         ],
     )

@@ -8,7 +8,9 @@ the slot of the parameters to differentiate, to which everybody has views; what 
 Their targets the learner writes where everybody looks.
 
 Before its gradients, PPO may have the steps assessed. Such an order is carried out in the same shards. Each writes to
-the places of its own steps in the targets, and reads none of them; nobody reads them before all have answered.
+the places of its own steps in the targets, and reads none of them; nobody reads them before all have answered. The
+forward pass of the last of them is that of the first gradient, and whoever made it may keep it until the next order:
+that is all that a differentiator remembers, and one that does not, because it has just been started, computes it again.
 
 **What an order is about changes only while every answer is its number.** So nobody ever computes from something that
 is being written, and what was begun for an order can be done once more:
@@ -42,14 +44,14 @@ from htsrl.kill_points import reach
 MOST_PARTS = 8
 """Numbers that a loss can be."""
 NUM_TARGETS = 4
-DIFFERENTIATE, ASSESS = 0, 1
+DIFFERENTIATE, ASSESS, ASSESS_TO_DIFFERENTIATE = 0, 1, 2
 
 
 class Order(NamedTuple):
     """A gradient to take, or steps to assess; in shared memory its number comes first."""
 
     task: int
-    """DIFFERENTIATE or ASSESS."""
+    """DIFFERENTIATE, ASSESS, or ASSESS_TO_DIFFERENTIATE where the next order is the gradient of the same sequences."""
     update: int
     slot: int
     """Of the parameters that do it."""

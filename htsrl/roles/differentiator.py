@@ -9,7 +9,7 @@ from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
 from htsrl.algorithms.objective import BatchObjective
 from htsrl.algorithms.update import objective_for
 from htsrl.config import Experiment
-from htsrl.dataflow.gradient_orders import ASSESS, GradientOrders, Order
+from htsrl.dataflow.gradient_orders import ASSESS_TO_DIFFERENTIATE, DIFFERENTIATE, GradientOrders, Order
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.shared import Shared
 from htsrl.policies.policy import Policy
@@ -18,7 +18,7 @@ from htsrl.roles.role import Notify
 
 
 class Differentiator:
-    """Holds no state: all that an order needs lies in shared memory."""
+    """Holds no state that an order needs: all of that lies in shared memory."""
 
     def __init__(
         self,
@@ -58,10 +58,12 @@ class Differentiator:
     def carry_out(self, order: Order) -> None:
         policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
         assert isinstance(policy, Policy)
-        if order.task == ASSESS:
-            self._gradient.assess(self._shards, self._objective_of(order), policy, chosen)
+        objective = self._objective_of(order)
+        if order.task == DIFFERENTIATE:
+            self._gradient.take(self._shards, objective, policy, chosen, order.num_steps)
         else:
-            self._gradient.take(self._shards, self._objective_of(order), policy, chosen, order.num_steps)
+            to_differentiate = order.task == ASSESS_TO_DIFFERENTIATE
+            self._gradient.assess(self._shards, objective, policy, chosen, to_differentiate)
 
     def _objective_of(self, order: Order) -> BatchObjective:
         if order.update not in self._objectives:

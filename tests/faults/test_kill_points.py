@@ -90,11 +90,13 @@ IN_SHARDS = [
     *(Kill("learner", point, 1, gradient_shards=2) for point in ORDERS),
     *(Kill("differentiator 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
 ]
-IN_ASSESSMENTS = [  # of which there are two in an update, before its first gradient
+IN_ASSESSMENTS = [  # of which there are two in an update; what the second makes of its steps is kept for a gradient
     Kill("learner", "inside an assessment", 4, algorithm=SMALL_PPO),
     Kill("learner", "after a gradient order", 1, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("differentiator 1", "before a gradient answer", 1, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("differentiator 1", "before a gradient answer", 8, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("differentiator 1", "after a gradient answer", 2, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("learner", "before a gradient order", 3, gradient_shards=2, algorithm=SMALL_PPO),
 ]
 LATER_IN_SHARDS = [
     Kill("learner", "after a gradient order", 17, "sync", gradient_shards=3),

@@ -221,3 +221,61 @@ def test_a_gradient_in_shards_is_that_of_the_whole(
         assert one.norm() > 0.01
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert metrics == pytest.approx(whole_metrics, rel=1e-4, abs=1e-5)
+
+
+# --- a pass that is kept ---------------------------------------------------------------------------------------------
+
+
+def rows_seen_by(policy: Policy) -> list[int]:
+    """Filled from now on, with a number for each forward pass."""
+    numbers: list[int] = []
+    policy.register_forward_pre_hook(lambda _, given: numbers.append(len(given[0]["obs"])))
+    return numbers
+
+
+def objective_of(memory: str, batch: Batch) -> PPOObjective:
+    targets = Targets(*torch.randn(4, NUM_STEPS * NUM_COLUMNS))
+    return PPOObjective(PPO(), batch, targets, 0.2, sequence_steps=1 if memory == "none" else 4)
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_what_was_assessed_last_is_differentiated_without_another_look_and_to_the_same_bits(
+    memory: str, num_shards: int
+) -> None:
+    policy, chosen = small_policy(memory), torch.tensor([5, 0, 3, 6])
+    objective = objective_of(memory, random_batch(memory, has_gaps=False))
+    gradient, _ = sharded(policy, num_shards)
+    gradient.assess(objective, policy, chosen, to_differentiate=True)
+    looks = rows_seen_by(policy)
+    kept_loss = gradient.take(objective, policy, chosen)
+    kept, looks_of_kept = gradient.sum.clone(), len(looks)
+    loss = gradient.take(objective, policy, chosen)
+    assert (looks_of_kept, len(looks)) == (0, num_shards)
+    assert torch.equal(kept, gradient.sum)
+    assert torch.equal(kept_loss, loss)
+
+
+def test_nothing_is_kept_beyond_the_next_order() -> None:
+    policy, objective = small_policy("none"), objective_of("none", random_batch("none", has_gaps=False))
+    chosen, others = torch.tensor([5, 0, 3, 6]), torch.tensor([1, 2])
+    gradient, _ = sharded(policy, 2)
+    gradient.assess(objective, policy, chosen, to_differentiate=True)
+    gradient.assess(objective, policy, others)  # of a learner in the place of one that died
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.1)
+    gradient.take(objective, policy, chosen)
+    expected, _ = sharded(policy, 2)
+    expected.take(objective, policy, chosen)
+    assert torch.equal(gradient.sum, expected.sum)
+
+
+def test_a_decoupled_update_looks_at_no_step_of_the_first_minibatch_twice_before_it_moves() -> None:
+    batch, num_rows = random_batch("none", has_gaps=False), NUM_STEPS * NUM_COLUMNS
+    policy = small_policy("none")
+    looks, (gradient, _) = rows_seen_by(policy), sharded(policy, 2)
+    progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=True)
+    ppo_update(DECOUPLED, Draft(policy, Steps(policy, gradient), gradient), batch, NUM_STEPS, progress)
+    all_of_it, minibatch = num_rows, num_rows // DECOUPLED.num_minibatches
+    assert sum(looks) == all_of_it + DECOUPLED.epochs * all_of_it - minibatch
