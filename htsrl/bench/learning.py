@@ -19,6 +19,8 @@ from htsrl.checkpoint.files import holds_any
 from htsrl.config import Config, Placement
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
+from htsrl.metrics.episode_progress import EpisodeProgress
+from htsrl.metrics.progress import Mode, resolved
 from htsrl.resume import resume
 from htsrl.run_folder import RunFolder
 from htsrl.run_lock import RunLock
@@ -39,10 +41,12 @@ class Learning:
     def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
         """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
         learned = []
+        # A run may take an hour. On a terminal it shows how far it has come; a file would get a great many lines.
+        progress: Mode = "live" if resolved("auto") == "live" else "off"
         for seed, way in product(self.seeds, self.ways):
-            announcer.begin(f"{task.name}, {way}, seed {seed}")
             kept = self.found(task, way, seed)
-            run = kept or self._learn_once(task, way, seed)
+            announcer.begin(f"{task.name}, {way}, seed {seed}", draws_below=not kept and progress == "live")
+            run = kept or self._learn_once(task, way, seed, progress)
             announcer.end(f"score {run.score:.1f}{' (kept from before)' if kept else ''}")
             learned.append(run)
         return learned
@@ -58,13 +62,15 @@ class Learning:
     def _config(self, task: Task, way: str, seed: int) -> Config:
         return Config(task.with_seed(seed, way), self.placement)
 
-    def _learn_once(self, task: Task, way: str, seed: int) -> Learned:
+    def _learn_once(self, task: Task, way: str, seed: int, progress: Mode) -> Learned:
         name, config, commit = _name(task, way, seed), self._config(task, way, seed), current_commit()
         with self.finished.room_for(name) as run_dir:
             goes_on = train_or_go_on(
-                replace(config, placement=replace(self.placement, run_dir=run_dir, progress="off"))
+                replace(config, placement=replace(self.placement, run_dir=run_dir, progress=progress))
             )
-            evaluation, result = evaluate(run_dir, EVALUATION_EPISODES), RunFolder(run_dir).result()
+            with EpisodeProgress(EVALUATION_EPISODES, progress) as shown:
+                evaluation = evaluate(run_dir, EVALUATION_EPISODES, watch=shown.update)
+            result = RunFolder(run_dir).result()
             changed = ", begun before" if goes_on else ", changed while it ran" if commit != current_commit() else ""
             learned = Learned(
                 way=way,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from terminal_run import run_on_terminal, screen_after
 
 import htsrl
 from htsrl.bench.announcer import Announcer
@@ -159,6 +161,30 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert made == [*range(8), *range(7, TINY.experiment.num_intervals)]
     assert resumed.commit is None or resumed.commit.endswith(", begun before")
     assert [path.name for path in tmp_path.iterdir()] == ["tiny-hts-seed-1.json"]
+
+
+LEARNS_TINY = """
+from htsrl.bench.announcer import Announcer
+from htsrl.bench.finished_runs import FinishedRuns
+from htsrl.bench.learning import Learning
+from htsrl.bench.tasks import Task
+from htsrl.config import A2C, Experiment, Placement
+
+task = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
+Learning(("hts",), (1,), Placement(backend="inline", tensorboard=False), FinishedRuns(None)).learn(task, Announcer(1))
+"""
+
+
+def test_on_a_terminal_a_run_shows_how_far_it_has_come() -> None:
+    shown = screen_after(run_on_terminal(LEARNS_TINY, columns=120).terminal, columns=120)
+    assert shown[0].rstrip() == "[1/1] tiny, hts, seed 1 ..."
+    assert any("5,120/5,120 steps" in row for row in shown)
+    assert any(row.startswith("score ") for row in shown)
+
+
+def test_elsewhere_there_is_one_line_for_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_learning(None).learn(TINY, Announcer(1))
+    assert re.fullmatch(r"\[1/1\] tiny, hts, seed 1 \.\.\. score [0-9.]+\n", capsys.readouterr().err)
 
 
 def test_a_run_that_left_nothing_begins_anew(tmp_path: Path) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
 
 import pytest
-from child_environment import child_environment
+from terminal_run import run_on_terminal, screen_after
 
 from htsrl.metrics import progress
 from htsrl.metrics.progress import open_progress
@@ -140,10 +136,10 @@ SAID = "executor 3 was killed " + "and replaced " * 12 + "at once"
 
 @pytest.mark.parametrize("columns", [120, 40])
 def test_live_progress_redraws_two_lines_in_place_below_what_was_said(columns: int) -> None:
-    run = _run_on_terminal(LIVE_RUN, columns)
+    run = run_on_terminal(LIVE_RUN, columns)
     said_rows = [SAID[start : start + columns] for start in range(0, len(SAID), columns)]
 
-    screen = _screen(run.terminal, columns)
+    screen = screen_after(run.terminal, columns)
     assert [row.rstrip() for row in screen[: len(said_rows) + 1]] == [row.rstrip() for row in [*said_rows, "a warning"]]
     bar, readings, after, *rest = screen[len(said_rows) + 1 :]
     assert bar.startswith("[ppo]")
@@ -158,7 +154,7 @@ def test_live_progress_redraws_two_lines_in_place_below_what_was_said(columns: i
 
 
 def test_live_progress_leaves_stdout_to_results_and_starts_no_thread() -> None:
-    run = _run_on_terminal(LIVE_RUN, columns=120)
+    run = run_on_terminal(LIVE_RUN, columns=120)
 
     result, timing = run.stdout.splitlines()
     assert result == "a result"
@@ -167,7 +163,7 @@ def test_live_progress_leaves_stdout_to_results_and_starts_no_thread() -> None:
 
 
 def test_live_progress_redraws_at_most_eight_times_a_second() -> None:
-    run = _run_on_terminal(LIVE_RUN, columns=120)
+    run = run_on_terminal(LIVE_RUN, columns=120)
 
     seconds = float(run.stdout.splitlines()[-1].split()[0])
     drawings = run.terminal.count("/100,000 steps")
@@ -176,7 +172,7 @@ def test_live_progress_redraws_at_most_eight_times_a_second() -> None:
 
 
 def test_live_progress_tells_the_time_left_once_the_speed_is_known() -> None:
-    run = _run_on_terminal(LIVE_RUN, columns=120)
+    run = run_on_terminal(LIVE_RUN, columns=120)
 
     etas = re.findall(r"ETA ([-:0-9]+)", run.terminal)
     assert etas[0] == "-"
@@ -184,71 +180,7 @@ def test_live_progress_tells_the_time_left_once_the_speed_is_known() -> None:
 
 
 def test_auto_is_plain_on_a_dumb_terminal() -> None:
-    run = _run_on_terminal(LIVE_RUN, columns=120, term="dumb")
+    run = run_on_terminal(LIVE_RUN, columns=120, term="dumb")
 
     assert "\x1b" not in run.terminal
     assert "step 40960/100000  return 153.2  length 153  1000 steps/s" in run.terminal.splitlines()
-
-
-class _Run:
-    """What a child process wrote to stdout (a pipe) and to stderr (a terminal)."""
-
-    def __init__(self, stdout: str, terminal: str) -> None:
-        self.stdout = stdout
-        self.terminal = terminal
-
-
-def _run_on_terminal(script: str, columns: int, term: str = "xterm-256color") -> _Run:
-    pty = pytest.importorskip("pty")
-    termios = pytest.importorskip("termios")
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (40, columns))
-    child = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=theirs, text=True, env=child_environment(term)
-    )
-    os.close(theirs)
-    written = bytearray()
-    reader = threading.Thread(target=_read_to_the_end, args=(ours, written))
-    reader.start()
-    try:
-        stdout, _ = child.communicate(timeout=60)
-    finally:
-        child.kill()
-        child.wait()
-        reader.join(timeout=10)
-        os.close(ours)
-    assert child.returncode == 0, written.decode()
-    return _Run(stdout, written.decode())
-
-
-def _read_to_the_end(descriptor: int, written: bytearray) -> None:
-    while True:
-        try:
-            chunk = os.read(descriptor, 65536)
-        except OSError:  # EIO: Linux's way to say that nobody holds the other side any more.
-            return
-        if not chunk:
-            return
-        written += chunk
-
-
-def _screen(terminal: str, columns: int) -> list[str]:
-    """The rows a terminal shows after these characters: just enough of one for what rich sends."""
-    rows, row, column = [""], 0, 0
-    for token in re.findall(r"\x1b\[\??[0-9;]*[a-zA-Z]|.|\n", terminal):
-        if token == "\r":
-            column = 0
-        elif token == "\n":
-            row += 1
-            rows += [""] * (row + 1 - len(rows))
-        elif token == "\x1b[2K":
-            rows[row] = ""
-        elif token.startswith("\x1b[") and token.endswith("A"):
-            row -= int(token[2:-1])
-        elif not token.startswith("\x1b"):
-            if column == columns:
-                row, column = row + 1, 0
-                rows += [""] * (row + 1 - len(rows))
-            rows[row] = rows[row][:column].ljust(column) + token + rows[row][column + 1 :]
-            column += 1
-    return rows
