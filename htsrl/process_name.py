@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+LETTERS_OF_A_NAME = 15
+"""That the kernel keeps."""
+
 
 def name_this_process(name: str) -> None:
-    """The kernel keeps fifteen letters of it."""
+    """Its first letters."""
     try:
         Path("/proc/self/comm").write_text(name)
     except OSError:

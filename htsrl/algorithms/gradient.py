@@ -189,5 +189,6 @@ def shared_targets(orders: GradientOrders) -> Targets:
 
 def chosen_by(order: Order, orders: GradientOrders) -> Chosen:
     if order.is_shuffled:
-        return torch.from_numpy(orders.sequences)[order.begin : order.end]
+        # A copy, for a pass may be kept beyond the order, when others are written there.
+        return torch.from_numpy(orders.sequences[order.begin : order.end].copy())
     return slice(order.begin, order.end)

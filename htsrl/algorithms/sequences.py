@@ -85,8 +85,11 @@ def cut(chosen: Chosen, num_shards: int) -> list[Chosen]:
 
 
 def taken(x: Tensor, rows: Rows) -> Tensor:
-    """Neighbours as a view; others are copied row by row, where an index would go number by number."""
-    return x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
+    """Neighbours as a view; others are copied row by row, where an index would go number by number.
+
+    Where a row is a single number that is the same, and an index takes them of all types.
+    """
+    return x[rows] if isinstance(rows, slice) or x.dim() == 1 else x.index_select(0, rows)
 
 
 def are_same(one: Chosen, other: Chosen) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from htsrl.bench.killer import children_of
-from htsrl.process_name import name_of_process
+from htsrl.process_name import LETTERS_OF_A_NAME, name_of_process
 
 KIBIBYTE, MEGABYTE = 1024, 1e6
 
@@ -35,6 +35,7 @@ def workers_named(role: str, main_pid: int) -> list[int]:
 
     Nothing else tells who is who: pids begin anew at some number, and two workers may start within a tick of the clock.
     """
+    assert len(role) < LETTERS_OF_A_NAME, f"the kernel has cut {role!r}"
     return [pid for pid in children_of(main_pid) if name_of_process(pid).startswith(role)]
 
 

@@ -38,7 +38,7 @@ def traced(graph: Graph, examples: Mapping[str, Tensor]) -> ExportedProgram:
     batch = torch.export.Dim("batch")
     shapes = {"inputs": {name: {0: batch} for name in examples}}
     try:
-        with _quiet():
+        with _quiet(), torch.no_grad():  # or what gradients need would be part of the program
             # Strict, for otherwise `len(x)` of a tensor would make its number of rows a constant.
             return torch.export.export(graph, (dict(examples),), dynamic_shapes=shapes, strict=True)
     except Exception as error:  # the network may be the user's own

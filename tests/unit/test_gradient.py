@@ -239,12 +239,13 @@ def objective_of(memory: str, batch: Batch) -> PPOObjective:
 
 
 @pytest.mark.parametrize("num_shards", [1, 3])
-@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
+@pytest.mark.parametrize("memory", ["none", "lstm", "gru"])
 def test_what_was_assessed_last_is_differentiated_without_another_look_and_to_the_same_bits(
-    memory: str, num_shards: int
+    memory: str, has_gaps: bool, num_shards: int
 ) -> None:
     policy, chosen = small_policy(memory), torch.tensor([5, 0, 3, 6])
-    objective = objective_of(memory, random_batch(memory, has_gaps=False))
+    objective = objective_of(memory, random_batch(memory, has_gaps))
     gradient, _ = sharded(policy, num_shards)
     gradient.assess(objective, policy, chosen, to_differentiate=True)
     looks = rows_seen_by(policy)

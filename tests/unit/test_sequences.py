@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.ppo import PPOProgress, ppo_update
 from htsrl.algorithms.returns import Transitions
-from htsrl.algorithms.sequences import Chosen, Sequences
+from htsrl.algorithms.sequences import Chosen, Sequences, taken
 from htsrl.config_check import check
 from htsrl.envs.team import Info, Team
 from htsrl.policies.policy import Past, Policy, build_policy
@@ -119,6 +120,17 @@ def test_an_episode_begins_after_an_end_and_after_an_absence() -> None:
     batch.steps.truncated_TB[0, 1] = True
     batch.steps.terminated_TB[3, 2] = True  # the next batch's affair
     assert batch.episode_begins().int().tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64", "bool"]
+)
+def test_rows_of_every_type_and_shape_can_be_taken(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.arange(6 * math.prod(shape)).reshape(6, *shape).astype(dtype)
+    for rows in (torch.tensor([5, 0, 3]), slice(1, 4)):
+        chosen = rows.numpy() if isinstance(rows, Tensor) else rows
+        assert np.array_equal(taken(torch.from_numpy(x), rows).numpy(), x[chosen])
 
 
 class RecordingPolicy(nn.Module):
