@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from htsrl.numerics import single_threaded
 
@@ -17,4 +18,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def one_thread() -> Iterator[None]:
     """Compute with one thread, as every worker does."""
     with single_threaded():
+        yield
+
+
+@pytest.fixture
+def fixed_seed() -> Iterator[None]:
+    """What is drawn from torch's global generator is the same every time, and nobody else notices."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +32,7 @@ ACTIONS = spaces.Discrete(4)
 NUM_STEPS, NUM_ENVS = 6, 5
 
 
-@pytest.fixture(autouse=True)
-def fixed_seed() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("fixed_seed")
 
 
 def small_policy(hidden_sizes: tuple[int, ...] = (8,), actions: spaces.Space[Any] = ACTIONS) -> Policy:

@@ -5,34 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-import numpy as np
 import pytest
 import torch
+from encoded_spaces import images, num_parameters, policy_for, random_images, vectors
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from htsrl.config import Network
 from htsrl.errors import ConfigError
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
 from htsrl.policies.encoders import Encoder, Flat
 from htsrl.policies.images import ImpalaCnn, NatureCnn
-from htsrl.policies.policy import Policy, build_policy
 from htsrl.spaces import observation_leaves
 
 NUM_FOOTBALL_ACTIONS = 19
-
-
-def images(*shape: int) -> spaces.Box[np.uint8]:
-    return spaces.Box(0, 255, shape, np.uint8)
-
-
-def vectors(*shape: int) -> spaces.Box[np.float32]:
-    return spaces.Box(-1.0, 1.0, shape, np.float32)
-
-
-def policy_for(observations: spaces.Space[Any], actions: spaces.Space[Any], seed: int = 1, **network: Any) -> Policy:
-    return build_policy(observations, actions, Network(**network), seed)
-
 
 Cnn = TypeVar("Cnn", NatureCnn, ImpalaCnn)
 BOTH_CNNS = pytest.mark.parametrize("kind", [NatureCnn, ImpalaCnn])
@@ -40,14 +25,6 @@ BOTH_CNNS = pytest.mark.parametrize("kind", [NatureCnn, ImpalaCnn])
 
 def cnn_for(observations: spaces.Space[Any], kind: type[Cnn]) -> Cnn:
     return kind(observation_leaves(observations)["obs"])
-
-
-def num_parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def random_images(num_rows: int, *shape: int) -> Tensor:
-    return torch.randint(0, 256, (num_rows, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def test_the_nature_cnn_has_the_published_layers() -> None:
@@ -254,133 +231,3 @@ def test_a_policy_is_a_function_of_its_seed_and_leaves_the_global_generator_alon
     assert torch.equal(torch.random.get_rng_state(), before)
     assert all(torch.equal(x, y) for x, y in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.action_head.weight, other.action_head.weight)
-
-
-# --- IMPALA's network ------------------------------------------------------------------------------------------------
-
-
-def impala_for(observations: spaces.Space[Any]) -> ImpalaCnn:
-    return ImpalaCnn(observation_leaves(observations)["obs"])
-
-
-def test_impala_has_as_many_parameters_as_the_papers_network() -> None:
-    """Espeholt et al. 2018, figure 3 right: 15 convolutions of 3x3 in three stages of 16, 32 and 32 channels.
-
-    Each stage is a convolution, a pooling that halves the image, and two residual blocks of two convolutions; then a
-    dense layer of 256. Of 84x84x4: 42x42x16, 21x21x32, 11x11x32.
-    """
-
-    def convolution(channels_in: int, channels: int) -> int:
-        return 3 * 3 * channels_in * channels + channels
-
-    stages = sum(convolution(a, b) + 4 * convolution(b, b) for a, b in ((4, 16), (16, 32), (32, 32)))
-    dense = 11 * 11 * 32 * 256 + 256
-    assert stages == 97_744
-    assert stages + dense == 1_089_232
-    impala = impala_for(images(4, 84, 84))
-    assert num_parameters(impala) == 1_089_232
-    convolutions = [m for m in impala.modules() if isinstance(m, nn.Conv2d)]
-    assert len(convolutions) == 15
-    assert {(m.kernel_size, m.stride, m.padding) for m in convolutions} == {((3, 3), (1, 1), (1, 1))}
-    policy = policy_for(images(4, 84, 84), spaces.Discrete(6), encoder="impala")
-    assert num_parameters(policy) == 1_089_232 + (256 * 6 + 6) + (256 + 1)
-
-
-def test_every_stage_of_impala_halves_the_image() -> None:
-    impala = impala_for(images(84, 84, 4))
-    seen: list[tuple[int, ...]] = []
-    for stage in list(impala.convolutions)[:3]:
-        stage.register_forward_hook(lambda module, inputs, output: seen.append(tuple(output.shape)))
-    assert impala(random_images(2, 84, 84, 4)).shape == (2, 256)
-    assert seen == [(2, 16, 42, 42), (2, 32, 21, 21), (2, 32, 11, 11)]
-
-
-def test_a_stage_of_impala_is_what_the_paper_draws() -> None:
-    """Convolution, pooling, then twice: x + conv(relu(conv(relu(x))))."""
-    stage = next(iter(impala_for(images(4, 8, 8)).convolutions))
-    weights = [m for m in stage.modules() if isinstance(m, nn.Conv2d)]
-    x = torch.rand(2, 4, 8, 8, generator=torch.Generator().manual_seed(0))
-    expected = nn.functional.max_pool2d(weights[0](x), 3, stride=2, padding=1)
-    for first, second in (weights[1:3], weights[3:5]):
-        expected = expected + second(torch.relu(first(torch.relu(expected))))
-    torch.testing.assert_close(stage(x), expected)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 7), (7, 7, 3), (12, 12, 1), (5, 40, 3)])
-def test_impala_sees_images_of_any_size(shape: tuple[int, ...]) -> None:
-    policy = policy_for(images(*shape), spaces.Discrete(2), encoder="impala")
-    distribution, values = policy({"obs": random_images(3, *shape)})
-    assert values.isfinite().all()
-    assert distribution.entropy().shape == (3,)
-
-
-def test_impala_gives_channels_first_and_last_equal_features() -> None:
-    first, last = impala_for(images(3, 20, 16)), impala_for(images(20, 16, 3))
-    last.load_state_dict(first.state_dict())
-    obs = random_images(5, 3, 20, 16)
-    with torch.inference_mode():
-        torch.testing.assert_close(first(obs), last(obs.permute(0, 2, 3, 1).contiguous()))
-        assert first(obs).std() > 0
-
-
-# --- several leaves --------------------------------------------------------------------------------------------------
-
-
-def test_leaves_are_put_side_by_side_in_the_order_of_their_space() -> None:
-    space = spaces.Dict(
-        {
-            "b": spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiBinary(2))),
-            "a": vectors(2),
-            "c": spaces.MultiDiscrete(np.array([[2, 3]]), start=np.array([[0, -1]])),
-            "d": images(2),
-        }
-    )
-    policy = policy_for(space, spaces.Discrete(2), hidden_sizes=())
-    features = policy.encoder.forward(
-        {
-            "obs/b/1": torch.tensor([[1, 0]], dtype=torch.int8),
-            "obs/b/0": torch.tensor([2]),
-            "obs/d": torch.tensor([[255, 51]], dtype=torch.uint8),
-            "obs/a": torch.tensor([[0.25, -0.5]]),
-            "obs/c": torch.tensor([[[1, -1]]]),
-        }
-    )
-    expected = [*(0.25, -0.5), *(0, 1, 0), *(1, 0), *(0, 1), *(1, 0, 0), *(1.0, 0.2)]
-    torch.testing.assert_close(features, torch.tensor([expected]))
-
-
-@pytest.mark.parametrize(("encoder", "width"), [("auto", 512), ("impala", 256), ("mlp", 44 * 44 * 3)])
-def test_an_image_among_others_has_layers_above_that_see_everything(encoder: str, width: int) -> None:
-    space = spaces.Dict({"image": images(44, 44, 3), "number": vectors(2)})
-    policy = policy_for(space, spaces.Discrete(2), encoder=encoder, hidden_sizes=(9, 7))
-    assert isinstance(policy.encoder, Encoder)
-    assert policy.encoder.mlp is not None
-    widths = [(m.in_features, m.out_features) for m in policy.encoder.mlp.layers if isinstance(m, nn.Linear)]
-    assert widths == [(width + 2, 9), (9, 7)]
-    assert policy.encoder.num_features == policy.action_head.in_features == 7
-    assert (policy.value_encoder is None) == (encoder != "mlp")
-
-
-@pytest.mark.parametrize(("encoder", "width"), [("auto", 512), ("impala", 256)])
-def test_a_lone_image_has_no_layers_above(encoder: str, width: int) -> None:
-    for space in (images(44, 44, 3), spaces.Dict({"image": images(44, 44, 3)})):
-        policy = policy_for(space, spaces.Discrete(2), encoder=encoder)
-        assert isinstance(policy.encoder, Encoder)
-        assert policy.encoder.mlp is None
-        assert policy.action_head.in_features == width
-
-
-def test_an_action_mask_is_not_seen() -> None:
-    space = spaces.Dict({"x": vectors(2), "action_mask": spaces.MultiBinary(3)})
-    policy = policy_for(space, spaces.Discrete(3))
-    obs = torch.tensor([[0.5, -0.5]])
-    masks = (torch.tensor([[True, True, True]]), torch.tensor([[True, False, True]]))
-    _, values = zip(*(policy({"obs/x": obs, "action_mask": mask}) for mask in masks), strict=True)
-    assert torch.equal(*values)
-    assert isinstance(policy.encoder, Encoder)
-    assert len(policy.encoder.parts) == 1
-
-
-def test_three_axes_of_choices_are_no_image() -> None:
-    with pytest.raises(ConfigError, match="encoder=impala needs an image"):
-        policy_for(spaces.MultiDiscrete(np.full((2, 2, 2), 3)), spaces.Discrete(2), encoder="impala")

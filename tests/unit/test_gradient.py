@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,18 +25,13 @@ from htsrl.algorithms.sequences import Chosen, Rows, count, cut
 from htsrl.config import A2C, PPO, Network
 from htsrl.dataflow.gradient_orders import MOST_PARTS
 from htsrl.dataflow.parameters import FlatLayout
-from htsrl.numerics import single_threaded
 from htsrl.policies.policy import Policy, build_policy
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (3,), np.float32)
 NUM_STEPS, NUM_COLUMNS = 8, 4
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with single_threaded(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread", "fixed_seed")
 
 
 # --- the cut ---------------------------------------------------------------------------------------------------------

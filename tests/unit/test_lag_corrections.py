@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -30,11 +29,7 @@ SETTINGS = A2C(gae_lambda=0.9, discount=0.9, entropy_coefficient=0.02, max_gradi
 UNROLL = Lengths(NUM_STEPS, 1)
 
 
-@pytest.fixture(autouse=True)
-def fixed_seed() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("fixed_seed")
 
 
 def policy_of(seed: int) -> Policy:
