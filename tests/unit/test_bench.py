@@ -70,7 +70,8 @@ def test_a_record_tells_neither_paths_nor_the_name_of_the_machine(
 
 
 def test_a_record_never_replaces_an_older_one(tmp_path: Path) -> None:
-    paths = [write_record(_record(tmp_path), tmp_path) for _ in range(3)]
+    record = _record(tmp_path)
+    paths = [write_record(record, tmp_path) for _ in range(3)]
 
     assert len({path.read_text() for path in paths}) == 1
     assert [path.stem.removeprefix(paths[0].stem) for path in paths] == ["", "-2", "-3"]
