@@ -85,7 +85,7 @@ def kill_over_and_over(run: LiveRun, killer: Killer, updates: range, num_kills: 
     """Returns the kills by role; leaves no process behind."""
     try:
         killer.rage(run, updates, num_workers=4, num_kills=num_kills)
-        assert survivors(run.workers, patience(2.0)) == []
+        assert survivors(run.workers) == []
     finally:
         run.clean_up()
     assert roles_hit(run).keys() == ROLES, f"killed were {roles_hit(run)}"

@@ -23,7 +23,7 @@ def test_one_that_fails_once_on_a_thread_beside_others_is_brought_back_and_the_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    deadline_seconds = patience(3.0) if fault == "hang" else 20.0
+    deadline_seconds = patience(6.0) if fault == "hang" else 20.0
     settings: dict[str, Any] = {**BESIDE_OTHERS, **ON_THREADS, "deadline_seconds": deadline_seconds}
     result = train_with(tmp_path, fault, once="it_happened", **settings)
     assert Path("it_happened").exists()

@@ -252,7 +252,7 @@ def test_a_supervisor_killed_at_any_point_takes_its_workers_along_and_is_resumed
         run.workers = run.find_workers()
     finally:
         run_until_killed(run)
-    assert survivors(run.workers, patience(2.0)) == []
+    assert survivors(run.workers) == []
     resume_inline(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
 

@@ -86,7 +86,7 @@ def test_a_differentiator_that_is_stopped_is_replaced_after_the_deadline_and_the
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Stopper(tmp_path / "run").start()
-    crew = quiet_placement(num_executors=1, learner_workers=2, run_dir=tmp_path / "run", deadline_seconds=patience(4.0))
+    crew = quiet_placement(num_executors=1, learner_workers=2, run_dir=tmp_path / "run", deadline_seconds=patience(6.0))
     train(Config(small_experiment(1000, gradient_shards=2), crew))
     said = capfd.readouterr().err
     assert re.search(r"^differentiator 1 \(pid \d+\) got nowhere for .*; differentiator 1 is started again", said, re.M)

@@ -89,8 +89,7 @@ def test_a_wait_ends_at_its_deadline_and_counts_its_seconds(doorbell: Doorbell, 
     waiter = Waiter(doorbell, lifeline)
     start = time.monotonic()
     assert not waiter.wait(0.2)
-    assert 0.2 <= time.monotonic() - start < 2.0
-    assert waiter.waited_seconds == pytest.approx(time.monotonic() - start, abs=0.1)
+    assert 0.2 <= waiter.waited_seconds <= time.monotonic() - start
 
 
 @pytest.mark.parametrize("forever", [1e9, float("inf")])
@@ -104,7 +103,7 @@ def test_a_waiter_sleeps_until_the_ring_and_uses_no_processor(doorbell: Doorbell
     threading.Timer(0.5, doorbell.ring).start()
     cpu_before, start = time.thread_time(), time.monotonic()
     assert waiter.wait(DEADLINE_SECONDS)
-    assert 0.4 <= time.monotonic() - start < 5.0
+    assert time.monotonic() - start >= 0.4
     assert time.thread_time() - cpu_before < 0.05
 
 
