@@ -93,48 +93,38 @@ def ppo_update(
     experiment: Experiment, settings: PPO, rollout: Rollout, j: int, stepper: Stepper, theta: ActorCritic
 ) -> Tensor:
     """Returns the ratios of the first minibatch."""
-    if experiment.schedule == "hts" and settings.lag_correction != "none":
-        first_order = shuffled(experiment.seed, j, 0, rollout.rewards.size)
-        rollout = seen_again(rollout, theta, np.split(first_order, settings.num_minibatches))
     samples = Samples.of(rollout, settings, experiment.unroll_steps)
+    seen_log_probs, seen_values = torch.empty_like(samples.log_probs), torch.empty_like(samples.values)
     clip = settings.clip_range * (remaining(experiment, j) if settings.anneal_clip_range else 1.0)
     all_ratios: list[Tensor] = []
+    is_decoupled = experiment.schedule == "hts" and settings.lag_correction != "none"
     for epoch in range(settings.epochs):
+        if epoch == 1 and is_decoupled:
+            samples = replace(samples, log_probs=seen_log_probs.clone(), values=seen_values.clone())
+        leeway = 2 if epoch == 0 and is_decoupled else 1
         order = shuffled(experiment.seed, j, epoch, len(samples.returns))
         for index in np.split(order, settings.num_minibatches):
             minibatch = samples.rows(torch.from_numpy(index))
             log_probs, entropies = theta.assess(minibatch.obs, minibatch.actions)
+            seen_log_probs[index], seen_values[index] = log_probs.detach(), theta.value(minibatch.obs).detach()
             log_ratio = log_probs - minibatch.log_probs
             ratio = log_ratio.exp()
             all_ratios.append(ratio.detach())
-            if settings.target_kl is not None and (ratio - 1 - log_ratio).mean() > 1.5 * settings.target_kl:
+            if settings.target_kl is not None and (ratio - 1 - log_ratio).mean() > 1.5 * settings.target_kl * leeway**2:
                 return all_ratios[0]
             gains = minibatch.scaled_advantages(settings)
-            surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - clip, 1 + clip))
+            surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - leeway * clip, 1 + leeway * clip))
             policy_loss = -(minibatch.weights() * surrogate).mean()
-            value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings)
+            value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings, leeway)
             stepper.descend(total(settings, policy_loss, value_loss, entropies), at=theta, moving=theta)
     return all_ratios[0]
 
 
-@torch.no_grad()
-def seen_again(rollout: Rollout, theta: ActorCritic, pieces: Sequence[NDArray[np.int64]]) -> Rollout:
-    """The same steps with log-probabilities and values of theta; of what is not among them, moved by as much."""
-    obs, actions = (torch.from_numpy(x).flatten(0, 1) for x in (rollout.obs, rollout.actions))
-    log_probs, values = np.empty_like(rollout.log_probs), np.empty_like(rollout.values)
-    for rows in pieces:
-        log_probs.reshape(-1)[rows] = theta.assess(obs[rows], actions[rows])[0].numpy()
-        values.reshape(-1)[rows] = theta.value(obs[rows]).numpy()
-    next_values = rollout.next_values + (values - rollout.values)
-    next_values[:-1] = np.where(rollout.truncated[:-1], next_values[:-1], values[1:])
-    return replace(rollout, log_probs=log_probs, values=values, next_values=next_values.astype(np.float32))
-
-
-def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO) -> Tensor:
+def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO, leeway: int) -> Tensor:
     errors = (values - minibatch.returns) ** 2
-    limit = settings.value_clip_range
-    if limit is None:
+    if settings.value_clip_range is None:
         return errors.mean()
+    limit = settings.value_clip_range * leeway
     limited = minibatch.values + (values - minibatch.values).clamp(-limit, limit)
     return torch.max(errors, (limited - minibatch.returns) ** 2).mean()
 
@@ -198,7 +188,9 @@ class Samples:
     actions: Tensor
     behaviour_log_probs: Tensor
     log_probs: Tensor
+    """Of the policy that a clip is around."""
     values: Tensor
+    """Of the same."""
     advantages: Tensor
     returns: Tensor
 
@@ -206,7 +198,7 @@ class Samples:
     def of(cls, rollout: Rollout, settings: A2C | PPO, unroll_steps: int) -> Samples:
         advantages_TB = advantages(rollout, settings.discount, settings.gae_lambda, unroll_steps)
         returns_TB = advantages_TB + rollout.values
-        made = (rollout.obs, rollout.actions, rollout.behaviour_log_probs, rollout.log_probs, rollout.values)
+        made = (rollout.obs, rollout.actions, rollout.log_probs, rollout.log_probs, rollout.values)
         return cls(*(torch.from_numpy(array).flatten(0, 1) for array in (*made, advantages_TB, returns_TB)))
 
     def rows(self, index: Tensor) -> Samples:
@@ -242,12 +234,8 @@ class Rollout:
 
     obs: Float32
     actions: NDArray[Any]
-    behaviour_log_probs: Float32
-    """Of the version that acted."""
     log_probs: Float32
-    """Of the version that looks at it."""
     values: Float32
-    """Of the same."""
     next_values: Float32
     """Of the observation that truly followed, before any reset; anything where there is no future."""
     rewards: Float32
@@ -288,8 +276,7 @@ class Worlds:
         last_values = network.value(torch.from_numpy(self._obs)).numpy()
         next_values = np.where(truncated, final_values, np.concatenate([values[1:], last_values[None]]))
         log_probs_TB = log_probs.numpy().reshape(rewards.shape)
-        made = (obs, actions, log_probs_TB, log_probs_TB, values, next_values)
-        return Rollout(*made, rewards, terminated, truncated)
+        return Rollout(obs, actions, log_probs_TB, values, next_values, rewards, terminated, truncated)
 
     def close(self) -> None:
         for env in self._envs:

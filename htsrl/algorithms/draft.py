@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from htsrl.algorithms.gradient import Gradient
-from htsrl.algorithms.objective import BatchObjective, Objective, Targets
+from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Algorithm
@@ -35,13 +35,6 @@ class Draft:
     def targets(self, num_rows: int) -> Targets:
         """Where to write what the gradients of this update aim at: everybody who takes them looks there."""
         return self._gradient.targets(num_rows)
-
-    def assess(self, objective: BatchObjective, chosen: Chosen, to_differentiate: bool = False) -> None:
-        """Have the draft, as it is now, write down in the targets what it makes of some sequences.
-
-        If these are to be differentiated next, before any step, that takes no other forward pass.
-        """
-        self._gradient.assess(objective, self.policy, chosen, to_differentiate)
 
     def differentiate(self, objective: Objective, at: Policy, chosen: Chosen) -> Tensor:
         """Take the gradient of the mean loss of some sequences, at whichever parameters; returns the loss's parts."""

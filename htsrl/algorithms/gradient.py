@@ -1,46 +1,22 @@
 """A gradient in shards: the sequences that it is taken of are cut into a fixed number of parts, each part is
 differentiated by itself, and the sum is taken in their order. So its bits depend on how many shards there are, and not
-on who takes which. What a policy makes of the steps before anything is differentiated is found out in the same shards.
+on who takes which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from htsrl.algorithms.objective import BatchObjective, Objective, Targets
-from htsrl.algorithms.sequences import Chosen, are_same, count, cut
-from htsrl.dataflow.gradient_orders import (
-    ASSESS,
-    ASSESS_TO_DIFFERENTIATE,
-    DIFFERENTIATE,
-    MOST_PARTS,
-    GradientOrders,
-    Helpers,
-    Order,
-)
+from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.sequences import Chosen, count, cut
+from htsrl.dataflow.gradient_orders import MOST_PARTS, GradientOrders, Helpers, Order
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
 from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A forward pass over some sequences, of which only the loss is left to take, once the targets are all there."""
-
-    policy: Policy
-    chosen: Chosen
-    rest: Callable[[], tuple[Tensor, ...]]
-
-    def loss(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
-        assert policy is self.policy, "a pass was kept of another policy"
-        assert are_same(chosen, self.chosen), "a pass was kept of other sequences"
-        return self.rest()
 
 
 class GradientShards:
@@ -53,7 +29,6 @@ class GradientShards:
         layout = FlatLayout.of(module)
         self._views = [layout.views(row, module) for row in rows]
         self._parameters: dict[Policy, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
-        self._kept: dict[int, _Kept] = {}  # of the order before
 
     @classmethod
     def over(cls, memory: SharedArrays, ring: ParameterRing) -> GradientShards:
@@ -72,8 +47,7 @@ class GradientShards:
 
     def take(self, shards: Sequence[int], objective: Objective, policy: Policy, chosen: Chosen, num_steps: int) -> None:
         """Some shards of the gradient of a mean over the `num_steps` steps of the chosen sequences."""
-        parts, kept = cut(chosen, self.num_shards), self._kept
-        self._kept = {}
+        parts = cut(chosen, self.num_shards)
         for shard in shards:
             self._rows[shard].zero_()
             self._losses[shard].zero_()
@@ -81,21 +55,9 @@ class GradientShards:
             if not share:
                 continue
             self._direct_gradient(policy, shard)
-            loss = kept[shard].loss(policy, parts[shard]) if shard in kept else objective(policy, parts[shard])
+            loss = objective(policy, parts[shard])
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
-
-    def assess(
-        self, shards: Sequence[int], objective: BatchObjective, policy: Policy, chosen: Chosen, to_differentiate: bool
-    ) -> None:
-        """The steps of some shards; what was seen may be kept, if what comes next is their gradient."""
-        parts = cut(chosen, self.num_shards)
-        self._kept = {}
-        for shard in shards:
-            if count(parts[shard]):
-                seen = objective.assess(policy, parts[shard], to_differentiate)
-                if to_differentiate:
-                    self._kept[shard] = _Kept(policy, parts[shard], partial(objective.loss, seen))
 
     def _direct_gradient(self, policy: Policy, shard: int) -> None:
         """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
@@ -150,36 +112,24 @@ class Gradient:
             return shared_targets(self._helpers.orders)
         return Targets(*torch.zeros(len(Targets._fields), num_rows, device=self.sum.device))
 
-    def assess(self, objective: BatchObjective, policy: Policy, chosen: Chosen, to_differentiate: bool = False) -> None:
-        """Have the policy write down in the targets what it makes of these sequences.
-
-        If the next thing to take is their gradient, at the same parameters, a forward pass can be saved.
-        """
-        if self._helpers:
-            task = ASSESS_TO_DIFFERENTIATE if to_differentiate else ASSESS
-            self._ask(self._helpers, task, policy, chosen, num_steps=0)
-        self._shards.assess(self._own, objective, policy, chosen, to_differentiate)
-        if self._helpers:
-            self._helpers.await_answers()
-
     def take(self, objective: Objective, policy: Policy, chosen: Chosen) -> Tensor:
         """The gradient of the mean loss of these sequences, in `sum`; returns the parts of the loss."""
         num_steps = count(objective.learned_rows(chosen))
         if self._helpers:
-            self._ask(self._helpers, DIFFERENTIATE, policy, chosen, num_steps)
+            self._ask(self._helpers, objective.epoch, policy, chosen, num_steps)
         self._shards.take(self._own, objective, policy, chosen, num_steps)
         if self._helpers:
             self._helpers.await_answers()
         reach("before a sum of gradients")
         return self._shards.add_up()[: objective.num_parts]
 
-    def _ask(self, helpers: Helpers, task: int, policy: Policy, chosen: Chosen, num_steps: int) -> None:
+    def _ask(self, helpers: Helpers, epoch: int, policy: Policy, chosen: Chosen, num_steps: int) -> None:
         if isinstance(chosen, Tensor):
             helpers.orders.sequences[: len(chosen)] = chosen.numpy()
         neighbours = slice(0, len(chosen)) if isinstance(chosen, Tensor) else chosen
         slot = next(slot for slot, module in enumerate(self._modules) if module is policy)
         is_shuffled = isinstance(chosen, Tensor)
-        helpers.ask(Order(task, self._update, slot, is_shuffled, neighbours.start, neighbours.stop, num_steps))
+        helpers.ask(Order(self._update, epoch, slot, is_shuffled, neighbours.start, neighbours.stop, num_steps))
 
 
 def shared_targets(orders: GradientOrders) -> Targets:
@@ -189,6 +139,5 @@ def shared_targets(orders: GradientOrders) -> Targets:
 
 def chosen_by(order: Order, orders: GradientOrders) -> Chosen:
     if order.is_shuffled:
-        # A copy, for a pass may be kept beyond the order, when others are written there.
-        return torch.from_numpy(orders.sequences[order.begin : order.end].copy())
+        return torch.from_numpy(orders.sequences[order.begin : order.end])
     return slice(order.begin, order.end)

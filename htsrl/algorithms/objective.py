@@ -5,26 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.sequences import Chosen, Rows, Sequences, taken
 from htsrl.algorithms.statistics import normalized
-from htsrl.kill_points import reach
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
 
 class Targets(NamedTuple):
-    """What the learner makes of a batch before it differentiates, an entry for each of the flattened steps."""
+    """What gradients aim at, an entry for each of the flattened steps."""
 
     advantages: Tensor
     returns: Tensor
     log_probs: Tensor
-    """Of PPO: where its ratio is 1."""
+    """Of decoupled PPO: those that the first epoch found when it came to the step."""
     values: Tensor
-    """Of PPO: where its clipped values are centred."""
+    """Of the same."""
 
 
 class Objective(Protocol):
@@ -32,6 +30,8 @@ class Objective(Protocol):
 
     num_parts: int
     """How many numbers a loss is."""
+    epoch: int
+    """Which pass over the batch the next losses belong to, from 0 on."""
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         """The steps that the loss of these sequences is about."""
@@ -49,21 +49,10 @@ class Seen(NamedTuple):
     values: Tensor
 
 
-class BatchObjective(Objective, Protocol):
-    """One that also says what a policy makes of the steps, before anything is differentiated."""
-
-    def assess(self, policy: Policy, chosen: Chosen, to_differentiate: bool) -> Seen:
-        """Write log-probabilities and values of the steps of these sequences into the targets.
-
-        Of what is returned, a loss can be differentiated if that was said before.
-        """
-
-    def loss(self, seen: Seen) -> tuple[Tensor, ...]:
-        """What a call gives, of what has already been seen."""
-
-
 class BatchView(ABC):
     """A batch as sequences, and its targets, which every loss looks at anew."""
+
+    epoch = 0
 
     def __init__(self, batch: Batch, targets: Targets, sequence_steps: int) -> None:
         self.targets = targets
@@ -75,25 +64,13 @@ class BatchView(ABC):
     def loss(self, seen: Seen) -> tuple[Tensor, ...]: ...
 
     def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
-        return self.loss(self.see(policy, chosen))
-
-    def learned_rows(self, chosen: Chosen) -> Rows:
-        return self.sequences.choose(chosen).learned
-
-    def see(self, policy: Policy, chosen: Chosen) -> Seen:
         piece = self.sequences.choose(chosen)
         observations = {name: taken(x, piece.rows) for name, x in self._observations.items()}
         distribution, values = policy(observations, piece.past)
-        return Seen(piece.learned, taken(self._actions, piece.learned), distribution, values)
+        return self.loss(Seen(piece.learned, taken(self._actions, piece.learned), distribution, values))
 
-    def assess(self, policy: Policy, chosen: Chosen, to_differentiate: bool) -> Seen:
-        with torch.set_grad_enabled(to_differentiate):
-            seen = self.see(policy, chosen)
-            log_probs = seen.distribution.log_prob(seen.actions)
-        self.targets.log_probs[seen.rows] = log_probs.detach()
-        reach("inside an assessment")
-        self.targets.values[seen.rows] = seen.values.detach()
-        return seen
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        return self.sequences.choose(chosen).learned
 
     def normalize_advantages(self, chosen: Chosen, advantages: Tensor) -> None:
         """Set the targets of these sequences by mean and deviation over all of them, whoever takes which shard."""

@@ -1,9 +1,10 @@
 """PPO (https://arxiv.org/abs/1707.06347).
 
 An update starts from the current parameters. Under `sync` those made the data, and this is textbook PPO. Where the data
-are older the objective is decoupled (https://arxiv.org/abs/2110.00641): what the current version makes of every step is
-found out first, ratios and values are clipped around that, advantages are taken from its values, and a step counts by
-how much more likely its action has become since the *behaviour* policy took it.
+are older the objective is decoupled (https://arxiv.org/abs/2110.00641) from the second epoch on: ratios and values are
+then clipped around what the first epoch found when it came to a step, and the step counts by how much more likely its
+action had become by then since the *behaviour* policy took it. The first epoch is clipped around the behaviour policy,
+with the leeway of two updates, for another one has been there before.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from htsrl.algorithms.returns import gae
 from htsrl.algorithms.sequences import Rows
 from htsrl.algorithms.statistics import Statistics, explained_variance
 from htsrl.config import PPO
+from htsrl.kill_points import reach
 from htsrl.policies.distributions import Distribution
 from htsrl.seeding import shuffled
 
 MOST_WEIGHT = 2.0
 """A single step may count for no more: importance weights have no bound of their own."""
+LEEWAY_OF_A_LAG = 2.0
+"""Where an update goes on from another one that its data do not know of, clips around the behaviour policy are as much
+wider."""
 MOST_LOG_RATIO = 50.0
 """Above, a ratio soon is infinite, and times a weight of 0 not a number."""
 
@@ -38,7 +43,7 @@ class Minibatch:
     actions: Tensor
     behaviour_log_probs: Tensor
     log_probs: Tensor
-    """Of the version that the update started from."""
+    """Of the policy that the clip is around."""
     values: Tensor
     """Of the same."""
     advantages: Tensor
@@ -46,7 +51,7 @@ class Minibatch:
 
     @property
     def weights(self) -> Tensor:
-        """How much more likely the actions had become when the update started; 1 where that is the behaviour policy."""
+        """How much more likely that policy makes the actions than the one that took them; 1 where they are the same."""
         return (self.log_probs - self.behaviour_log_probs).exp().clamp(max=MOST_WEIGHT)
 
 
@@ -61,13 +66,16 @@ class PPOLoss(NamedTuple):
     clip_fraction: Tensor
 
 
-def ppo_loss(distribution: Distribution, values: Tensor, data: Minibatch, settings: PPO, clip_range: float) -> PPOLoss:
-    """Clipped surrogate, (clipped) squared value error and entropy bonus."""
+def ppo_loss(
+    distribution: Distribution, values: Tensor, data: Minibatch, settings: PPO, clip_range: float, leeway: float = 1.0
+) -> PPOLoss:
+    """Clipped surrogate, (clipped) squared value error and entropy bonus; all clips are `leeway` times as wide."""
+    clip_range *= leeway
     log_ratio = distribution.log_prob(data.actions) - data.log_probs
     ratio = log_ratio.clamp(max=MOST_LOG_RATIO).exp()
     clipped_ratio = ratio.clamp(1 - clip_range, 1 + clip_range)
     policy = -(data.weights * torch.min(data.advantages * ratio, data.advantages * clipped_ratio)).mean()
-    value = _value_loss(values, data, settings.value_clip_range)
+    value = _value_loss(values, data, settings.value_clip_range and settings.value_clip_range * leeway)
     entropy = distribution.entropy().mean()
     total = policy + settings.value_coefficient * value - settings.entropy_coefficient * entropy
     with torch.no_grad():
@@ -90,26 +98,46 @@ class PPOObjective(BatchView):
 
     num_parts = len(PPOLoss._fields)
 
-    def __init__(self, settings: PPO, batch: Batch, targets: Targets, clip_range: float, sequence_steps: int) -> None:
+    def __init__(
+        self,
+        settings: PPO,
+        batch: Batch,
+        targets: Targets,
+        clip_range: float,
+        is_decoupled: bool,
+        sequence_steps: int,
+    ) -> None:
         super().__init__(batch, targets, sequence_steps)
         self._settings = settings
         self._clip_range = clip_range
+        self._is_decoupled = is_decoupled
         self._behaviour_log_probs = flat_steps(batch.log_probs)
+        self._behaviour_values = flat_steps(batch.steps.values_TB)
+
+    @property
+    def leeway(self) -> float:
+        """How much wider than usual clips are."""
+        return LEEWAY_OF_A_LAG if self._is_decoupled and self.epoch == 0 else 1.0
 
     def loss(self, seen: Seen) -> PPOLoss:
+        if self._is_decoupled and self.epoch == 0:
+            self._write_down(seen)
         data = self._minibatch(seen.rows, seen.actions)
-        return ppo_loss(seen.distribution, seen.values, data, self._settings, self._clip_range)
+        return ppo_loss(seen.distribution, seen.values, data, self._settings, self._clip_range, self.leeway)
+
+    @torch.no_grad()
+    def _write_down(self, seen: Seen) -> None:
+        """Where later epochs look, and nobody in this one."""
+        self.targets.log_probs[seen.rows] = seen.distribution.log_prob(seen.actions)
+        reach("inside a gradient")
+        self.targets.values[seen.rows] = seen.values
 
     def _minibatch(self, rows: Rows, actions: Tensor) -> Minibatch:
         targets = self.targets
-        return Minibatch(
-            actions=actions,
-            behaviour_log_probs=self._behaviour_log_probs[rows],
-            log_probs=targets.log_probs[rows],
-            values=targets.values[rows],
-            advantages=targets.advantages[rows],
-            returns=targets.returns[rows],
-        )
+        behaviour = self._behaviour_log_probs[rows], self._behaviour_values[rows]
+        found = targets.log_probs[rows], targets.values[rows]
+        log_probs, values = found if self._is_decoupled and self.epoch > 0 else behaviour
+        return Minibatch(actions, behaviour[0], log_probs, values, targets.advantages[rows], targets.returns[rows])
 
 
 @dataclass(frozen=True)
@@ -128,54 +156,37 @@ class PPOProgress:
 def ppo_update(settings: PPO, draft: Draft, batch: Batch, unroll_steps: int, progress: PPOProgress) -> dict[str, float]:
     """Several epochs of shuffled minibatches, each one optimizer step, until the policy has moved far enough."""
     targets = draft.targets(batch.log_probs.numel())
-    objective = PPOObjective(settings, batch, targets, progress.clip_range, progress.sequence_steps)
-    epochs = [_minibatches(settings, objective, progress, epoch) for epoch in range(settings.epochs)]
-    assessed = epochs[0] if progress.is_decoupled else ()
-    advantages = _set_targets(settings, draft, batch, objective, unroll_steps, assessed)
+    objective = PPOObjective(
+        settings, batch, targets, progress.clip_range, progress.is_decoupled, progress.sequence_steps
+    )
+    advantages = _set_targets(settings, batch, targets, unroll_steps)
     statistics = Statistics()
-    for minibatches in epochs:
-        for chosen in minibatches:
+    for epoch in range(settings.epochs):
+        objective.epoch = epoch
+        for chosen in _minibatches(settings, objective, progress):
             if settings.normalize_advantages:
                 objective.normalize_advantages(chosen, advantages)
             loss = PPOLoss(*draft.differentiate(objective, draft.policy, chosen))
             _record(statistics, loss)
-            if settings.target_kl is not None and loss.approx_kl > 1.5 * settings.target_kl:
+            if settings.target_kl is not None and loss.approx_kl > 1.5 * settings.target_kl * objective.leeway**2:
                 return _summary(statistics, batch, targets)
             statistics.add("train/gradient_norm", draft.clip(settings.max_gradient_norm))
             draft.step(progress.learning_rate)
     return _summary(statistics, batch, targets)
 
 
-def _minibatches(settings: PPO, objective: PPOObjective, progress: PPOProgress, epoch: int) -> Sequence[Tensor]:
+def _minibatches(settings: PPO, objective: PPOObjective, progress: PPOProgress) -> Sequence[Tensor]:
     starts = objective.sequences.starts
-    order = torch.from_numpy(shuffled(progress.seed, progress.update, epoch, len(starts)))
+    order = torch.from_numpy(shuffled(progress.seed, progress.update, objective.epoch, len(starts)))
     return order.to(starts.device).tensor_split(settings.num_minibatches)
 
 
-def _set_targets(
-    settings: PPO,
-    draft: Draft,
-    batch: Batch,
-    objective: PPOObjective,
-    unroll_steps: int,
-    assessed: Sequence[Tensor],
-) -> Tensor:
-    """Say what gradients aim at, and what they are clipped around; returns the advantages, which may be normalised.
-
-    `assessed` are the minibatches of the first epoch, unless the version that acted is the one that learns.
-    """
-    targets, steps = objective.targets, batch.steps
-    targets.log_probs.copy_(flat_steps(batch.log_probs))
-    targets.values.copy_(flat_steps(steps.values_TB))
-    if assessed:
-        first, *others = assessed
-        for minibatch in others:
-            draft.assess(objective, minibatch)
-        draft.assess(objective, first, to_differentiate=True)
-        steps = steps.valued_by(targets.values.view_as(steps.values_TB))
-    advantages_TB = gae(steps, settings.discount, settings.gae_lambda, unroll_steps)
+def _set_targets(settings: PPO, batch: Batch, targets: Targets, unroll_steps: int) -> Tensor:
+    """Say what gradients aim at; returns the advantages, which may be normalised."""
+    values_TB = batch.steps.values_TB
+    advantages_TB = gae(batch.steps, settings.discount, settings.gae_lambda, unroll_steps)
     targets.advantages.copy_(flat_steps(advantages_TB))
-    targets.returns.copy_(flat_steps(advantages_TB + steps.values_TB))
+    targets.returns.copy_(flat_steps(advantages_TB + values_TB))
     return flat_steps(advantages_TB)
 
 
@@ -189,6 +200,6 @@ def _record(statistics: Statistics, loss: PPOLoss) -> None:
 
 
 def _summary(statistics: Statistics, batch: Batch, targets: Targets) -> dict[str, float]:
-    learned = batch.learned_rows()
-    statistics.add("train/explained_variance", explained_variance(targets.values[learned], targets.returns[learned]))
+    learned, values = batch.learned_rows(), flat_steps(batch.steps.values_TB)
+    statistics.add("train/explained_variance", explained_variance(values[learned], targets.returns[learned]))
     return statistics.means()

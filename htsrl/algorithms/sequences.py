@@ -92,11 +92,5 @@ def taken(x: Tensor, rows: Rows) -> Tensor:
     return x[rows] if isinstance(rows, slice) or x.dim() == 1 else x.index_select(0, rows)
 
 
-def are_same(one: Chosen, other: Chosen) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return isinstance(one, slice) and one == other
-
-
 def count(chosen: Chosen) -> int:
     return len(chosen) if isinstance(chosen, Tensor) else int(chosen.stop - chosen.start)

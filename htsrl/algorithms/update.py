@@ -6,7 +6,7 @@ from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.lag_correction import correction_of, is_decoupled
-from htsrl.algorithms.objective import BatchObjective, Targets
+from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
 from htsrl.config import A2C, PPO, Experiment
 from htsrl.policies.policy import Policy
@@ -25,14 +25,15 @@ def improve(
     return metrics
 
 
-def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> BatchObjective:
+def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Targets) -> Objective:
     """What the update minimises, for those who only take gradients of it."""
     algorithm = experiment.algorithm
     if isinstance(algorithm, A2C):
         correction = correction_of(algorithm, experiment.queues)
         return A2CObjective(algorithm, batch, targets, _lengths(experiment), correction)
     clip_range = _clip_range(algorithm, _remaining(experiment, update))
-    return PPOObjective(algorithm, batch, targets, clip_range, experiment.sequence_steps)
+    decoupled = is_decoupled(algorithm, experiment.learns_meanwhile)
+    return PPOObjective(algorithm, batch, targets, clip_range, decoupled, experiment.sequence_steps)
 
 
 def _optimise(

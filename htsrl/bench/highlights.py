@@ -19,16 +19,12 @@ def highlights_of(name: str, summary: Summary) -> list[Highlight]:
 
 def _throughput(_: str, summary: Summary) -> Iterator[Highlight]:
     for work, of in summary["works"].items():
-        schedules = [
-            f"{name} {own['steps_per_second']['median']:,.0f} ({_shares(own)})" for name, own in of["schedules"].items()
-        ]
-        yield f"{work}: steps/s, and share of the roofline", ", ".join(schedules)
+        schedules = ", ".join(_speed_and_share(name, own) for name, own in of["schedules"].items())
+        yield f"{work}: steps/s, and share of the roofline", schedules
 
 
-def _shares(schedule: Summary) -> str:
-    usual = f"{schedule['share_of_roofline']['median']:.0%}"
-    assessed = schedule.get("share_of_assessed_roofline")
-    return f"{usual}, assessed {assessed['median']:.0%}" if assessed else usual
+def _speed_and_share(name: str, own: Summary) -> str:
+    return f"{name} {own['steps_per_second']['median']:,.0f} ({own['share_of_roofline']['median']:.0%})"
 
 
 def _soak(_: str, summary: Summary) -> Iterator[Highlight]:

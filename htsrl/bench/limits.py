@@ -24,11 +24,6 @@ class WorkParts(NamedTuple):
     simulator: Part
     inference: Part
     learning: Part
-    assessing: Part | None
-    """Of PPO."""
-
-    def all(self) -> list[Part]:
-        return [part for part in self if part is not None]
 
 
 @dataclass(frozen=True)
@@ -39,21 +34,14 @@ class StepCosts:
     inference: float
     learning: float
     """All epochs."""
-    assessing: float = 0.0
-    """PPO's look at every step before them, under hts and async."""
 
     @property
     def total(self) -> float:
-        """Of the usual work."""
         return self.simulator + self.inference + self.learning
 
     def roofline(self, cores: int) -> float:
         """Steps per second with all cores at work and nothing wasted."""
         return cores * 1000 / self.total
-
-    def assessed_roofline(self, cores: int) -> float:
-        """The same where steps are assessed."""
-        return cores * 1000 / (self.total + self.assessing)
 
 
 def parts_of(work: str) -> WorkParts:
@@ -63,7 +51,6 @@ def parts_of(work: str) -> WorkParts:
         Part("simulator", _of_same_env(work), 1),
         Part("inference", _of_same_env(work), experiment.num_envs),
         Part("learning", work, learning_batch(experiment)),
-        Part("assessing", work, learning_batch(experiment)) if isinstance(experiment.algorithm, PPO) else None,
     )
 
 
@@ -78,24 +65,18 @@ def epochs_of(experiment: Experiment) -> int:
     return experiment.algorithm.epochs if isinstance(experiment.algorithm, PPO) else 1
 
 
-def looks_before_gradients(experiment: Experiment) -> float:
-    """How often PPO looks at a step for an assessment alone: the pass over one minibatch serves its gradient too."""
-    return 1 - 1 / experiment.algorithm.num_minibatches if isinstance(experiment.algorithm, PPO) else 0.0
-
-
 def step_costs(work: str, milliseconds: Mapping[Part, float]) -> StepCosts:
     parts = parts_of(work)
     return StepCosts(
         milliseconds[parts.simulator],
         milliseconds[parts.inference],
         milliseconds[parts.learning] * epochs_of(WORKS[work]),
-        milliseconds[parts.assessing] * looks_before_gradients(WORKS[work]) if parts.assessing else 0.0,
     )
 
 
 def measure_work(work: str, seconds: float, processes: PartProcesses) -> StepCosts:
     """The parts of one work, one after another, each on all cores."""
-    return step_costs(work, {part: processes.measure(part, seconds).milliseconds for part in parts_of(work).all()})
+    return step_costs(work, {part: processes.measure(part, seconds).milliseconds for part in parts_of(work)})
 
 
 def all_parts(works: Iterable[str]) -> list[Part]:
@@ -104,7 +85,7 @@ def all_parts(works: Iterable[str]) -> list[Part]:
     for work in works:
         own = parts_of(work)
         sizes = [Part("inference", own.inference.work, size) for size in INFERENCE_BATCHES]
-        parts |= dict.fromkeys([*sizes, *own.all()])
+        parts |= dict.fromkeys([*sizes, *own])
     return sorted(parts, key=lambda part: get_args(Kind).index(part.kind))
 
 
@@ -136,7 +117,7 @@ class Limits:
 
     def costs(self, work: str) -> list[StepCosts]:
         """A repetition each."""
-        each = {part: self.of(part) for part in parts_of(work).all()}
+        each = {part: self.of(part) for part in parts_of(work)}
         return [step_costs(work, dict(zip(each, values, strict=True))) for values in zip(*each.values(), strict=True)]
 
 
@@ -167,7 +148,6 @@ def summary(bench: LimitsBench, limits: Limits) -> dict[str, Any]:
             **asdict(middle),
             "inference_batch": parts_of(work).inference.batch,
             "roofline": asdict(Summary.of([of.roofline(cores) for of in costs])),
-            "assessed_roofline": asdict(Summary.of([of.assessed_roofline(cores) for of in costs])),
         }
     for name in ("microseconds", "cpu_microseconds"):
         values = [getattr(hand_over, name) for hand_over in limits.hand_overs]
@@ -195,21 +175,18 @@ def _rooflines(document: Mapping[str, Any], notes: Sequence[str]) -> Table:
             f"{of['inference']:.3f} (batch {of['inference_batch']})",
             f"{of['learning']:.3f} ({epochs_of(WORKS[work])} x batch {learning_batch(WORKS[work])})",
             str(Summary(**of["roofline"])),
-            f"{of['assessing']:.3f}" if of["assessing"] else "",
-            str(Summary(**of["assessed_roofline"])) if of["assessing"] else "",
         ]
         for work, of in document["works"].items()
     ]
     return Table(
-        ["work", "simulator", "inference", "learning", "roofline, steps/s", "assessing", "roofline with it"],
+        ["work", "simulator", "inference", "learning", "roofline, steps/s"],
         rows,
         [
             f"Milliseconds of one core for a step. The roofline is {document['cores']} cores over their sum: every "
             "core busy with nothing else. Inference is counted in the largest batch that the work allows, all "
             "environments at once, which is the cheapest; learning is forward, backward and the optimizer's step "
             "for every epoch, without what prepares a batch. (A2C on images does without the forward pass under hts "
-            "and sync, so its own limit is higher.) Under hts and async PPO assesses every step before its epochs, a "
-            "forward pass more than the usual work has, except for the first minibatch, whose gradient needs it too.",
+            "and sync, so its own limit is higher.)",
             *notes,
         ],
     )
@@ -236,7 +213,7 @@ def label(part: Part) -> str:
     env = WORKS[part.work].env
     if part.kind == "simulator":
         return f"simulator, {env}"
-    algorithm = f" ({WORKS[part.work].algorithm.name})" if part.kind in ("learning", "assessing") else ""
+    algorithm = f" ({WORKS[part.work].algorithm.name})" if part.kind == "learning" else ""
     return f"{part.kind}, {env}, batch {part.batch}{algorithm}"
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft, Drafts
-from htsrl.algorithms.objective import BatchObjective, Targets
+from htsrl.algorithms.objective import Objective, Targets
 from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.update import objective_for
@@ -33,7 +33,7 @@ from htsrl.policies.reference_probe import example_inputs
 if TYPE_CHECKING:
     from htsrl.spaces import Interface
 
-Kind = Literal["simulator", "inference", "learning", "assessing"]
+Kind = Literal["simulator", "inference", "learning"]
 Call = Callable[[], object]
 
 NUM_ACTIONS = 4096
@@ -55,9 +55,7 @@ class Part:
             return _simulator(experiment)
         if self.kind == "inference":
             return _inference(experiment, self.batch)
-        if self.kind == "learning":
-            return _learning(experiment, self.batch)
-        return _assessing(experiment, self.batch)
+        return _learning(experiment, self.batch)
 
 
 def _simulator(experiment: Experiment) -> Call:
@@ -112,16 +110,8 @@ def _learning(experiment: Experiment, batch: int) -> Call:
     return learn
 
 
-def _assessing(experiment: Experiment, batch: int) -> Call:
-    """What PPO does with every step before its epochs, where the version that acted is an older one."""
-    interface = _interface(experiment)
-    draft = _held_as_in_a_run(experiment, interface).draft
-    objective = _objective(experiment, interface, draft.policy, batch)
-    return lambda: draft.assess(objective, slice(0, batch))
-
-
 @torch.no_grad()
-def _objective(experiment: Experiment, interface: Interface, policy: Policy, batch: int) -> BatchObjective:
+def _objective(experiment: Experiment, interface: Interface, policy: Policy, batch: int) -> Objective:
     """Of one step of so many environments, which the policy itself might have made."""
     seen = example_inputs(interface, batch)
     decision = policy.decide(seen, _noise(interface, batch))
@@ -133,7 +123,8 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
         log_probs=decision.log_probs[None],
         steps=Transitions(torch.zeros(1, batch), values, values, nothing, nothing),
     )
-    targets = Targets(advantages, decision.values + advantages, decision.log_probs, decision.values)
+    found = (decision.log_probs, decision.values)
+    targets = Targets(advantages, decision.values + advantages, *found, *(x.clone() for x in found))
     return objective_for(experiment, 0, made, targets)
 
 

@@ -15,7 +15,7 @@ from htsrl.bench.live_run import LiveRun, live_run, rate
 from htsrl.bench.part_process import part_processes
 from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of, workers_named
 from htsrl.bench.record import Summary, Table
-from htsrl.bench.ways import WAYS, assesses, in_way
+from htsrl.bench.ways import WAYS, in_way
 from htsrl.bench.works import WORKS, known
 from htsrl.config import Config, Experiment, Placement, available_cores
 from htsrl.errors import ConfigError
@@ -98,16 +98,10 @@ class Measured:
     roofline: float
     env_megabytes: float
     """Of the environments of one executor."""
-    assessed_roofline: float | None = None
-    """With the assessment of every step, where the run makes one."""
 
     @property
     def share(self) -> float:
         return self.watched.steps_per_second / self.roofline
-
-    @property
-    def assessed_share(self) -> float | None:
-        return self.watched.steps_per_second / self.assessed_roofline if self.assessed_roofline else None
 
     @property
     def worker_megabytes(self) -> float:
@@ -143,16 +137,8 @@ def beside(
     around: Sequence[StepCosts], work: str, schedule: str, repetition: int, watched: Watched, env_megabytes: float
 ) -> Measured:
     """One run and the limit, as it was before and after."""
-    cores, is_assessed = available_cores(), assesses(in_way(WORKS[work], schedule))
-    return Measured(
-        work,
-        schedule,
-        repetition,
-        watched,
-        fmean(costs.roofline(cores) for costs in around),
-        env_megabytes,
-        fmean(costs.assessed_roofline(cores) for costs in around) if is_assessed else None,
-    )
+    roofline = fmean(costs.roofline(available_cores()) for costs in around)
+    return Measured(work, schedule, repetition, watched, roofline, env_megabytes)
 
 
 def watch(run: LiveRun, seconds: float, has_spare: bool = True) -> Watched:
@@ -192,8 +178,6 @@ def _summary_of(measured: Sequence[Measured], schedules: Sequence[str]) -> dict[
             "megabytes": asdict(Summary.of([of.watched.megabytes for of in own])),
             "worker_megabytes": asdict(Summary.of([of.worker_megabytes for of in own])),
         }
-        if assessed := [of.assessed_share for of in own if of.assessed_share is not None]:
-            document["schedules"][name]["share_of_assessed_roofline"] = asdict(Summary.of(assessed))
         if BASELINE in schedules:
             ratios = [mine / theirs for mine, theirs in zip(rates[name], rates[BASELINE], strict=True)]
             document["schedules"][name]["ratio"] = asdict(Summary.of(ratios))
@@ -215,7 +199,6 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
                     str(Summary(**own["steps_per_second"])),
                     f"{Summary(**of['roofline']).median:,.0f}",
                     _percent(own["share_of_roofline"]),
-                    _percent(own["share_of_assessed_roofline"]) if "share_of_assessed_roofline" in own else "",
                     f"{own['ratio']['median']:.2f}" if "ratio" in own else "",
                     f"{own['utilisation']['median']:.0%}",
                     f"{own['megabytes']['median']:,.0f}",
@@ -223,25 +206,13 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
                 ]
             )
     return Table(
-        [
-            "work",
-            "schedule",
-            "steps/s",
-            "roofline",
-            "share",
-            "share, assessed",
-            f"/ {BASELINE}",
-            "CPU",
-            "MB",
-            "MB of a worker",
-        ],
+        ["work", "schedule", "steps/s", "roofline", "share", f"/ {BASELINE}", "CPU", "MB", "MB of a worker"],
         rows,
         [
             f"Median (lowest to highest) of {bench.repetitions} repetitions in which the schedules took turns, "
             f"{bench.seconds_per_run:g} s each from when the run had settled. The roofline was measured right before "
-            "and after the runs of a work; the share is that of each run, and the other one that of the roofline with "
-            "PPO's assessment, where a run assesses its steps. CPU is the time of all processes over "
-            "what the cores could give; MB their memory in all (PSS); MB of a worker what the largest executor or "
+            "and after the runs of a work; the share is that of each run. CPU is the time of all processes over what "
+            "the cores could give; MB their memory in all (PSS); MB of a worker what the largest executor or "
             "actor has for itself beyond what its environments need.",
             *notes,
         ],

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from htsrl.algorithms.lag_correction import is_decoupled
-from htsrl.config import A2C, PPO, Experiment
+from htsrl.config import A2C, Experiment
 from htsrl.errors import ConfigError
 
 
@@ -45,8 +44,3 @@ def in_way(experiment: Experiment, name: str) -> Experiment:
     if not isinstance(experiment.algorithm, A2C):
         raise ConfigError(f"{name} corrects the lag of A2C, and {experiment.env} is learned by PPO; leave it out")
     return replace(experiment, algorithm=replace(experiment.algorithm, lag_correction=way.lag_correction))
-
-
-def assesses(experiment: Experiment) -> bool:
-    """Whether a run looks at every step once more before its gradients, which the usual work does not."""
-    return isinstance(experiment.algorithm, PPO) and is_decoupled(experiment.algorithm, experiment.learns_meanwhile)

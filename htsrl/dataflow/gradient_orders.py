@@ -7,10 +7,9 @@ answers are its number, and adds the rows up. An order names the update, and so 
 the slot of the parameters to differentiate, to which everybody has views; what is copied is which sequences are chosen.
 Their targets the learner writes where everybody looks.
 
-Before its gradients, PPO may have the steps assessed. Such an order is carried out in the same shards. Each writes to
-the places of its own steps in the targets, and reads none of them; nobody reads them before all have answered. The
-forward pass of the last of them is that of the first gradient, and whoever made it may keep it until the next order:
-that is all that a differentiator remembers, and one that does not, because it has just been started, computes it again.
+Some of the targets are not the learner's: in its first epoch PPO has whoever takes a shard write down what the policy
+made of the shard's steps. No gradient of that epoch reads them, and those of later epochs are ordered when all have
+answered.
 
 **What an order is about changes only while every answer is its number.** So nobody ever computes from something that
 is being written, and what was begun for an order can be done once more:
@@ -44,17 +43,15 @@ from htsrl.kill_points import reach
 MOST_PARTS = 8
 """Numbers that a loss can be."""
 NUM_TARGETS = 4
-DIFFERENTIATE, ASSESS, ASSESS_TO_DIFFERENTIATE = 0, 1, 2
 
 
 class Order(NamedTuple):
-    """A gradient to take, or steps to assess; in shared memory its number comes first."""
+    """A gradient to take; in shared memory its number comes first."""
 
-    task: int
-    """DIFFERENTIATE, ASSESS, or ASSESS_TO_DIFFERENTIATE where the next order is the gradient of the same sequences."""
     update: int
+    epoch: int
     slot: int
-    """Of the parameters that do it."""
+    """Of the parameters that it is taken at."""
     is_shuffled: int
     """Whether the sequences are written down one by one, or are neighbours."""
     begin: int
@@ -68,7 +65,9 @@ def gradient_arrays(num_shards: int, num_parameters: int, num_workers: int, num_
     return [
         ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
         ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
-        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner; whoever assesses
+        ArraySpec(
+            "gradient_targets", (NUM_TARGETS, num_rows), "float32"
+        ),  # the learner; in PPO's first epoch, who takes the shard
         ArraySpec("gradient_answers", (num_workers,), "int64"),  # each differentiator its own; the learner is number 0
         ArraySpec("shard_gradients", (num_shards, num_parameters), "float32"),  # whoever takes the shard
         ArraySpec("shard_losses", (num_shards, MOST_PARTS), "float32"),  # whoever takes the shard

@@ -1,4 +1,4 @@
-"""The differentiator: takes its shards of the gradients that the learner orders, or assesses their steps."""
+"""The differentiator: takes its shards of the gradients that the learner orders."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
-from htsrl.algorithms.objective import BatchObjective
+from htsrl.algorithms.objective import Objective
 from htsrl.algorithms.update import objective_for
 from htsrl.config import Experiment
-from htsrl.dataflow.gradient_orders import ASSESS_TO_DIFFERENTIATE, DIFFERENTIATE, GradientOrders, Order
+from htsrl.dataflow.gradient_orders import GradientOrders, Order
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.shared import Shared
 from htsrl.policies.policy import Policy
@@ -41,7 +41,7 @@ class Differentiator:
         self._orders = orders
         self._gradient = gradient
         self._notify_learner = notify_learner
-        self._objectives: dict[int, BatchObjective] = {}  # of the update under way
+        self._objectives: dict[int, Objective] = {}  # of the update under way
 
     def advance(self) -> bool:
         order = self._orders.pending(self._worker)
@@ -53,19 +53,16 @@ class Differentiator:
         return True
 
     def waits_for(self) -> str:
-        return "steps to assess or gradients to take"
+        return "gradients to take"
 
     def carry_out(self, order: Order) -> None:
         policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
         assert isinstance(policy, Policy)
         objective = self._objective_of(order)
-        if order.task == DIFFERENTIATE:
-            self._gradient.take(self._shards, objective, policy, chosen, order.num_steps)
-        else:
-            to_differentiate = order.task == ASSESS_TO_DIFFERENTIATE
-            self._gradient.assess(self._shards, objective, policy, chosen, to_differentiate)
+        objective.epoch = order.epoch
+        self._gradient.take(self._shards, objective, policy, chosen, order.num_steps)
 
-    def _objective_of(self, order: Order) -> BatchObjective:
+    def _objective_of(self, order: Order) -> Objective:
         if order.update not in self._objectives:
             targets = shared_targets(self._orders)
             objective = objective_for(self._experiment, order.update, self._batch_of(order), targets)

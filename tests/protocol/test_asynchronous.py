@@ -15,7 +15,7 @@ from crew import Crew
 from numpy.typing import NDArray
 from test_tagged_transitions import scaled, walk
 
-from htsrl import A2C, PPO, Experiment
+from htsrl import A2C, Experiment
 from htsrl.config import Algorithm
 from htsrl.digest import first_difference, hash_batch
 from htsrl.policies.policy import Policy
@@ -163,17 +163,6 @@ def test_a_replay_gives_the_same_digest_in_any_order_of_turns(seed: int, queue_l
         replayed = Crew(replace(experiment(queue_length), replay_schedule=tmp_path))
         assert first_difference(replayed.work_in_random_order(other_seed), links) is None
         assert [report.feeding for report in replayed.reports] == [report.feeding for report in recorded.reports]
-
-
-def test_ppo_begins_an_update_at_ratio_one_however_old_its_data_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a single minibatch the divergence is that at the beginning."""
-    corrected, plain = (
-        Watched(0, monkeypatch, algorithm=PPO(0.01, epochs=1, num_minibatches=1, lag_correction=correction)).crew
-        for correction in ("auto", "none")
-    )
-    assert max(report.metrics["hts/lag"] for report in corrected.reports) > 1
-    assert [report.metrics["train/approx_kl"] for report in corrected.reports] == pytest.approx([0.0] * NUM_UPDATES)
-    assert max(report.metrics["train/approx_kl"] for report in plain.reports) > 1e-5
 
 
 def test_environments_go_on_until_the_queue_is_full_while_the_learner_does_nothing() -> None:

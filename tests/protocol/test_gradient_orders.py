@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from htsrl.dataflow.gradient_orders import ASSESS, DIFFERENTIATE, GradientOrders, Helpers, Order, gradient_arrays
+from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, Order, gradient_arrays
 from htsrl.dataflow.memory import SharedArrays
 
-FIRST, SECOND = Order(ASSESS, 3, 1, True, 0, 20, 18), Order(DIFFERENTIATE, 3, 1, False, 20, 40, 20)
+FIRST, SECOND = Order(3, 0, 1, True, 0, 20, 18), Order(3, 1, 1, False, 20, 40, 20)
 
 
 @pytest.fixture

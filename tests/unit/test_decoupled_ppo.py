@@ -24,21 +24,24 @@ from htsrl.policies.policy import Policy
 pytestmark = pytest.mark.usefixtures("fixed_seed")
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 3])
 @pytest.mark.parametrize("distance", [0.0, 0.5])
 @pytest.mark.parametrize("is_decoupled", [True, False])
-def test_the_clip_is_around_the_version_that_the_update_starts_from_if_it_is_decoupled(
-    is_decoupled: bool, distance: float
+def test_the_clip_of_later_epochs_is_around_what_the_first_one_saw_if_it_is_decoupled(
+    is_decoupled: bool, distance: float, epochs: int
 ) -> None:
-    """One minibatch, so its divergence is the distance between the start and what the clip is around."""
+    """Nothing moves, so divergences are the distance between the start and what the clip is around."""
     behaviour = small_policy()
     batch = batch_of(behaviour)
     start = moved(behaviour, distance)
     draft, _ = recorded_draft(start)
-    settings = PPO(epochs=1, num_minibatches=1)
+    settings = PPO(epochs=epochs, num_minibatches=2)
     between = divergence(start, batch)
     assert between == pytest.approx(0.0, abs=1e-7) if distance == 0 else between > 0.01
-    metrics = ppo_update(settings, draft, batch, NUM_STEPS, replace(progress(), is_decoupled=is_decoupled))
-    assert metrics["train/approx_kl"] == pytest.approx(0.0 if is_decoupled else between, abs=1e-7)
+    still = replace(progress(learning_rate=0.0), is_decoupled=is_decoupled)
+    metrics = ppo_update(settings, draft, batch, NUM_STEPS, still)
+    expected = between / epochs if is_decoupled else between
+    assert metrics["train/approx_kl"] == pytest.approx(expected, abs=1e-7)
 
 
 def moved(policy: Policy, distance: float) -> Policy:
@@ -48,28 +51,37 @@ def moved(policy: Policy, distance: float) -> Policy:
     return result
 
 
-def test_the_decoupled_gradient_agrees_with_an_independent_one_for_data_of_an_older_version() -> None:
-    """d/d theta of mean(weight * ratio * advantage) at ratio 1, with the current version's values."""
+def test_the_gradients_of_both_epochs_agree_with_independent_ones_for_data_of_an_older_version() -> None:
+    """At the same parameters, for nothing moves: first within twice the clip around the old ones, then at ratio 1."""
     behaviour = small_policy()
     batch, start = batch_of(behaviour), moved(behaviour, 0.3)
-    settings = PPO(epochs=1, num_minibatches=1, max_gradient_norm=1e6, normalize_advantages=False, value_clip_range=0.1)
+    settings = PPO(epochs=2, num_minibatches=1, max_gradient_norm=1e6, normalize_advantages=False, value_clip_range=0.1)
     draft, optimizer = recorded_draft(moved(start, 0.0))
-    ppo_update(settings, draft, batch, NUM_STEPS, replace(progress(), is_decoupled=True))
+    ppo_update(settings, draft, batch, NUM_STEPS, replace(progress(learning_rate=0.0), is_decoupled=True))
 
     distribution, values = start({"obs": batch.observations["obs"].flatten(0, 1)})
     log_probs = distribution.log_prob(batch.actions.flatten())
-    values_TB = values.detach().view(NUM_STEPS, NUM_ENVS)
-    last = batch.steps.next_values_TB[-1] + values_TB[-1] - batch.steps.values_TB[-1]
-    next_values_TB = torch.cat([values_TB[1:], last[None]])
-    errors_TB = batch.steps.rewards_TB + settings.discount * next_values_TB - values_TB
-    decay = settings.discount * settings.gae_lambda
-    powers = decay ** torch.arange(NUM_STEPS)
+    old_values, old_log_probs = batch.steps.values_TB.flatten(), batch.log_probs.flatten()
+    errors_TB = batch.steps.rewards_TB + settings.discount * batch.steps.next_values_TB - batch.steps.values_TB
+    powers = (settings.discount * settings.gae_lambda) ** torch.arange(NUM_STEPS)
     advantages = torch.stack([powers[: NUM_STEPS - t] @ errors_TB[t:] for t in range(NUM_STEPS)]).flatten()
-    weights = (log_probs.detach() - batch.log_probs.flatten()).exp().clamp(max=2)
+    returns = advantages + old_values
+
+    ratios = (log_probs - old_log_probs).exp()
+    is_beyond = torch.where(advantages > 0, ratios > 1 + 2 * CLIP, ratios < 1 - 2 * CLIP)
+    near = old_values + (values - old_values).clamp(-0.2, 0.2)
+    errors = torch.max((values - returns).square(), (near - returns).square())
+    first = -(advantages * ratios * ~is_beyond).mean() + settings.value_coefficient * errors.mean()
+    torch.testing.assert_close(optimizer.gradients[0], flat_gradient(first, start), rtol=1e-4, atol=1e-6)
+    assert is_beyond.any()
+
+    distribution, values = start({"obs": batch.observations["obs"].flatten(0, 1)})
+    log_probs = distribution.log_prob(batch.actions.flatten())
+    weights = (log_probs.detach() - old_log_probs).exp().clamp(max=2)
     assert (weights - 1).abs().mean() > 0.05
-    loss = -(weights * advantages * log_probs).mean()  # its gradient is that of the ratio, which is 1
-    loss = loss + settings.value_coefficient * (values - (values.detach() + advantages)).square().mean()
-    torch.testing.assert_close(optimizer.gradients[0], flat_gradient(loss, start), rtol=1e-4, atol=1e-6)
+    second = -(weights * advantages * log_probs).mean()  # its gradient is that of the ratio, which is 1
+    second = second + settings.value_coefficient * (values - returns).square().mean()
+    torch.testing.assert_close(optimizer.gradients[1], flat_gradient(second, start), rtol=1e-4, atol=1e-6)
 
 
 def test_weights_have_a_bound_and_are_exactly_one_without_a_lag() -> None:
@@ -99,14 +111,15 @@ def test_the_objective_is_decoupled_where_there_is_a_lag_or_it_is_asked_for(
 ) -> None:
     behaviour = small_policy()
     batch = batch_of(behaviour)
-    settings = PPO(epochs=1, num_minibatches=1, lag_correction=lag_correction)
+    settings = PPO(epochs=2, num_minibatches=1, learning_rate=1e-12, lag_correction=lag_correction)
     experiment = Experiment(
         "any", algorithm=settings, schedule=schedule, num_envs=NUM_ENVS, sync_interval=NUM_STEPS, total_steps=32
     )
-    draft, _ = recorded_draft(moved(behaviour, 0.5))
-    divergence = improve(experiment, 0, draft, behaviour, batch)["train/approx_kl"]
-    is_expected = lag_correction == "decoupled" or (lag_correction == "auto" and schedule in ("hts", "async"))
-    assert (abs(divergence) < 1e-7) == is_expected
+    start = moved(behaviour, 0.5)
+    draft, _ = recorded_draft(start)
+    is_decoupled = lag_correction == "decoupled" or (lag_correction == "auto" and schedule in ("hts", "async"))
+    found = improve(experiment, 0, draft, behaviour, batch)["train/approx_kl"]
+    assert found == pytest.approx(divergence(start, batch) / (2 if is_decoupled else 1), abs=1e-6)
 
 
 @pytest.mark.parametrize("is_decoupled", [True, False])

@@ -58,7 +58,7 @@ def test_shards_are_neighbours_nearly_equal_and_the_same_for_ranges_and_lists(
 class Squares:
     """The loss of a step is its number times the weight, squared over two."""
 
-    num_parts = 1
+    num_parts, epoch = 1, 0
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         """All but step 1."""
@@ -167,15 +167,15 @@ def update(
 @pytest.mark.parametrize("num_shards", [1, 3])
 @pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
 @pytest.mark.parametrize("memory", ["none", "lstm"])
-def test_an_assessment_is_what_the_policy_says_one_step_after_another(
+def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another(
     memory: str, has_gaps: bool, num_shards: int
 ) -> None:
     policy, batch, length = small_policy(memory), random_batch(memory, has_gaps), 1 if memory == "none" else 4
     targets = Targets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
-    objective = PPOObjective(PPO(), batch, targets, 0.2, length)
+    objective = PPOObjective(PPO(), batch, targets, 0.2, True, length)
     gradient, _ = sharded(policy, num_shards)
     for piece in cut(slice(0, len(objective.sequences.starts)), 2):
-        gradient.assess(objective, policy, piece)
+        gradient.take(objective, policy, piece)
     states, begins = batch.states, batch.episode_begins()
     for column in range(NUM_COLUMNS):
         state = torch.zeros(0)
@@ -194,6 +194,15 @@ def test_an_assessment_is_what_the_policy_says_one_step_after_another(
             expected = torch.cat([log_probs, values]) if is_learned else torch.full((2,), torch.nan)
             torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
     assert targets.advantages.isnan().all()
+    before = [target.clone() for target in targets]
+    objective.epoch = 1
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.1)
+    gradient.take(objective, policy, slice(0, len(objective.sequences.starts)))
+    assert all(
+        torch.equal(x, y) for x, y in zip(*(map(torch.nan_to_num, part) for part in (targets, before)), strict=True)
+    )
 
 
 @pytest.mark.parametrize("num_shards", [2, 3, 7])
@@ -218,60 +227,10 @@ def test_a_gradient_in_shards_is_that_of_the_whole(
     assert metrics == pytest.approx(whole_metrics, rel=1e-4, abs=1e-5)
 
 
-# --- a pass that is kept ---------------------------------------------------------------------------------------------
-
-
-def rows_seen_by(policy: Policy) -> list[int]:
-    """Filled from now on, with a number for each forward pass."""
-    numbers: list[int] = []
-    policy.register_forward_pre_hook(lambda _, given: numbers.append(len(given[0]["obs"])))
-    return numbers
-
-
-def objective_of(memory: str, batch: Batch) -> PPOObjective:
-    targets = Targets(*torch.randn(4, NUM_STEPS * NUM_COLUMNS))
-    return PPOObjective(PPO(), batch, targets, 0.2, sequence_steps=1 if memory == "none" else 4)
-
-
-@pytest.mark.parametrize("num_shards", [1, 3])
-@pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
-@pytest.mark.parametrize("memory", ["none", "lstm", "gru"])
-def test_what_was_assessed_last_is_differentiated_without_another_look_and_to_the_same_bits(
-    memory: str, has_gaps: bool, num_shards: int
-) -> None:
-    policy, chosen = small_policy(memory), torch.tensor([5, 0, 3, 6])
-    objective = objective_of(memory, random_batch(memory, has_gaps))
-    gradient, _ = sharded(policy, num_shards)
-    gradient.assess(objective, policy, chosen, to_differentiate=True)
-    looks = rows_seen_by(policy)
-    kept_loss = gradient.take(objective, policy, chosen)
-    kept, looks_of_kept = gradient.sum.clone(), len(looks)
-    loss = gradient.take(objective, policy, chosen)
-    assert (looks_of_kept, len(looks)) == (0, num_shards)
-    assert torch.equal(kept, gradient.sum)
-    assert torch.equal(kept_loss, loss)
-
-
-def test_nothing_is_kept_beyond_the_next_order() -> None:
-    policy, objective = small_policy("none"), objective_of("none", random_batch("none", has_gaps=False))
-    chosen, others = torch.tensor([5, 0, 3, 6]), torch.tensor([1, 2])
+def test_a_decoupled_update_looks_at_every_step_once_in_an_epoch() -> None:
+    batch, policy, looks = random_batch("none", has_gaps=False), small_policy("none"), list[int]()
+    policy.register_forward_pre_hook(lambda _, given: looks.append(len(given[0]["obs"])))
     gradient, _ = sharded(policy, 2)
-    gradient.assess(objective, policy, chosen, to_differentiate=True)
-    gradient.assess(objective, policy, others)  # of a learner in the place of one that died
-    with torch.no_grad():
-        for parameter in policy.parameters():
-            parameter.add_(0.1)
-    gradient.take(objective, policy, chosen)
-    expected, _ = sharded(policy, 2)
-    expected.take(objective, policy, chosen)
-    assert torch.equal(gradient.sum, expected.sum)
-
-
-def test_a_decoupled_update_looks_at_no_step_of_the_first_minibatch_twice_before_it_moves() -> None:
-    batch, num_rows = random_batch("none", has_gaps=False), NUM_STEPS * NUM_COLUMNS
-    policy = small_policy("none")
-    looks, (gradient, _) = rows_seen_by(policy), sharded(policy, 2)
     progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=True)
     ppo_update(DECOUPLED, Draft(policy, Steps(policy, gradient), gradient), batch, NUM_STEPS, progress)
-    all_of_it, minibatch = num_rows, num_rows // DECOUPLED.num_minibatches
-    assert sum(looks) == all_of_it + DECOUPLED.epochs * all_of_it - minibatch
+    assert sum(looks) == DECOUPLED.epochs * NUM_STEPS * NUM_COLUMNS

@@ -26,16 +26,11 @@ def test_the_roofline_is_cores_over_the_sum_of_the_parts() -> None:
     assert StepCosts(0.5, 0.25, 0.25).roofline(cores=1) == 1000
 
 
-def test_what_ppo_does_besides_the_usual_work_is_not_in_the_roofline_but_beside_it() -> None:
-    costs = StepCosts(0.5, 0.25, 0.25, assessing=0.25)
-    assert (costs.roofline(cores=1), costs.assessed_roofline(cores=1)) == (1000, 800)
+def test_a_work_learns_every_step_as_often_as_it_has_epochs() -> None:
+    milliseconds = dict(zip(parts_of("pong-ppo"), (0.5, 0.3, 1.0), strict=True))
 
-
-def test_a_work_learns_every_step_as_often_as_it_has_epochs_and_assesses_all_but_the_first_minibatch() -> None:
-    milliseconds = dict(zip(parts_of("pong-ppo").all(), (0.5, 0.3, 1.0, 0.2), strict=True))
-
-    assert step_costs("pong-ppo", milliseconds) == StepCosts(0.5, 0.3, 4.0, 0.2 * 3 / 4)
-    once = dict(zip(parts_of("pong-a2c").all(), (0.5, 0.3, 1.0), strict=True))
+    assert step_costs("pong-ppo", milliseconds) == StepCosts(0.5, 0.3, 4.0)
+    once = dict(zip(parts_of("pong-a2c"), (0.5, 0.3, 1.0), strict=True))
     assert step_costs("pong-a2c", once) == StepCosts(0.5, 0.3, 1.0)
 
 
@@ -50,7 +45,7 @@ def test_the_works_have_the_batches_that_the_anchors_name() -> None:
 def test_a_part_that_works_share_is_measured_once() -> None:
     parts = all_parts(["pong-a2c", "pong-ppo"])
 
-    assert len(set(parts)) == len(parts) == 1 + 4 + 2 + 1
+    assert len(set(parts)) == len(parts) == 1 + 4 + 2
     assert parts_of("pong-a2c").simulator == parts_of("pong-ppo").simulator
     assert parts_of("pong-a2c").learning != parts_of("pong-ppo").learning
     assert len({label(part) for part in all_parts(WORKS)}) == len(all_parts(WORKS))
@@ -80,8 +75,7 @@ def test_a_hand_over_wakes_another_process() -> None:
 
 def test_the_summary_takes_rooflines_by_repetition() -> None:
     bench = LimitsBench(("cartpole-ppo",), 1.0, 3)
-    by_kind = {"simulator": (0.01, 0.02, 0.03)} | {"inference": (0.01, 0.01, 0.01), "assessing": (0.012, 0.012, 0.012)}
-    by_kind["learning"] = (0.005, 0.005, 0.005)
+    by_kind = {"simulator": (0.01, 0.02, 0.03), "inference": (0.01, 0.01, 0.01), "learning": (0.005, 0.005, 0.005)}
     measured = [
         Measured(part, by_kind[part.kind][repetition], (by_kind[part.kind][repetition],))
         for repetition in range(3)
@@ -96,8 +90,6 @@ def test_the_summary_takes_rooflines_by_repetition() -> None:
     rooflines, parts = limits.tables(document)
     assert rooflines.rows[0][:2] == ["cartpole-ppo", "0.020"]
     assert rooflines.rows[0][3] == "0.020 (4 x batch 512)"
-    assert rooflines.rows[0][5] == "0.009"
-    assert of["assessed_roofline"]["median"] == pytest.approx(cores * 1000 / 0.059)
     assert ["simulator, CartPole-v1", "0.0200 (0.0100 to 0.0300)"] in [list(row) for row in parts.rows]
     assert parts.rows[-2][1] == "0.0100 (0.0100 to 0.0100)"
 
@@ -125,7 +117,7 @@ def test_bench_limits_writes_a_record_and_a_picture(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*-limits.json")
     document = json.loads(path.read_text())
     assert document["command"] == "htsrl bench limits --work cartpole-ppo --seconds-per-part 0.02 --repetitions 1"
-    assert len(document["repetitions"]) == 1 + 4 + 1 + 1 + 1
+    assert len(document["repetitions"]) == 1 + 4 + 1 + 1
     parts = document["summary"]["parts"]
     # A row costs less in company: the reason for batches.
     batches = [parts[f"inference, CartPole-v1, batch {size}"]["median"] for size in (1, 16)]

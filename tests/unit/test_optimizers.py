@@ -63,7 +63,7 @@ def some_loss(policy: nn.Module, step: int) -> Tensor:
 class Whole:
     """A loss that is no sum over steps."""
 
-    num_parts = 1
+    num_parts, epoch = 1, 0
 
     def __init__(self, loss: Callable[[Policy], Tensor]) -> None:
         self._loss = loss

@@ -157,13 +157,13 @@ def test_peers_are_named_with_their_speed_and_those_that_fail_are_not_hidden() -
     ]
 
 
-def test_a_run_that_assesses_its_steps_has_both_shares() -> None:
+def test_a_schedule_has_its_speed_and_share() -> None:
     sync = {"steps_per_second": {"median": 620.0}, "share_of_roofline": {"median": 0.9}}
-    hts = {**sync, "share_of_assessed_roofline": {"median": 0.97}}
+    hts = {"steps_per_second": {"median": 1640.4}, "share_of_roofline": {"median": 0.97}}
 
     (found,) = highlights_of("throughput", {"works": {"pong-ppo": {"schedules": {"hts": hts, "sync": sync}}}})
 
-    assert found == ("pong-ppo: steps/s, and share of the roofline", "hts 620 (90%, assessed 97%), sync 620 (90%)")
+    assert found == ("pong-ppo: steps/s, and share of the roofline", "hts 1,640 (97%), sync 620 (90%)")
 
 
 def test_learning_is_compared_with_every_other_way() -> None:

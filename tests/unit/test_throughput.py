@@ -62,7 +62,7 @@ def test_shares_and_ratios_are_taken_within_a_repetition() -> None:
     assert "ratio" in document["schedules"]["sync"]
     row = throughput.table(BENCH, {"cartpole-ppo": document}).rows[0]
     assert row == [
-        "cartpole-ppo", "hts", "675 (450 to 900)", "750", "90% (90% to 90%)", "", "1.50", "90%", "501", "120",
+        "cartpole-ppo", "hts", "675 (450 to 900)", "750", "90% (90% to 90%)", "1.50", "90%", "501", "120",
     ]  # fmt: skip
 
 
@@ -72,22 +72,16 @@ def test_without_a_baseline_there_is_no_ratio() -> None:
     document = throughput.summary(bench, measured({"hts": (900.0, 450.0)}, (1000.0, 500.0)))
 
     assert "ratio" not in document["cartpole-ppo"]["schedules"]["hts"]
-    assert throughput.table(bench, document).rows[0][6] == ""
+    assert throughput.table(bench, document).rows[0][5] == ""
 
 
-def test_a_run_that_assesses_its_steps_has_a_share_of_the_roofline_with_that_too() -> None:
-    costs = StepCosts(simulator=1.0, inference=1.0, learning=2.0, assessing=1.0)
-    names = ("hts", "sync", "hts-uncorrected")
+def test_the_limit_of_a_run_is_the_mean_of_those_before_and_after_it() -> None:
+    around = [StepCosts(simulator=1.0, inference=1.0, learning=2.0), StepCosts(0.5, 0.5, 1.0)]
 
-    runs = [throughput.beside([costs, costs], "cartpole-ppo", name, 0, watched(300.0), 30.0) for name in names]
-    document = throughput.summary(replace(BENCH, schedules=names), runs)
+    run = throughput.beside(around, "cartpole-ppo", "hts", 0, watched(300.0), 30.0)
 
-    cores = available_cores()
-    assert [of.roofline for of in runs] == [cores * 1000 / 4] * 3
-    assert [of.assessed_roofline for of in runs] == [cores * 1000 / 5, None, None]
-    assert runs[0].assessed_share == 300.0 * 5 / (cores * 1000)
-    shares = [row[5] for row in throughput.table(BENCH, document).rows]
-    assert shares == [f"{1.5 / cores:.0%} ({1.5 / cores:.0%} to {1.5 / cores:.0%})", "", ""]
+    assert run.roofline == available_cores() * (250 + 500) / 2
+    assert run.share == pytest.approx(300 / 375 / available_cores())
 
 
 def test_a_correction_that_the_algorithm_has_not_is_refused_before_anything_is_measured() -> None:
@@ -104,8 +98,9 @@ def test_every_way_can_be_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_parts_of_ppo_around_a_run_include_its_assessment() -> None:
-    assert throughput.costs_of("cartpole-ppo", 0.05).assessing > 0
+def test_the_parts_around_a_run_are_measured_then() -> None:
+    costs = throughput.costs_of("cartpole-ppo", 0.05)
+    assert min(costs.simulator, costs.inference, costs.learning) > 0
 
 
 def test_all_schedules_that_htsrl_knows_are_compared() -> None:
