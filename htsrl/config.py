@@ -95,7 +95,8 @@ class PPO:
     value_clip_range: float | None = None
     """Move the value estimate at most this far per update. None: do not clip."""
     target_kl: float | None = None
-    """End an update early when the approximate KL divergence exceeds 1.5 times this."""
+    """End an update early when the approximate KL divergence exceeds 1.5 times this; under hts and async not in the
+    first epoch, unless lag_correction is none."""
     entropy_coefficient: float = 0.0
     """Weight of the entropy bonus."""
     value_coefficient: float = 0.5
@@ -107,9 +108,9 @@ class PPO:
     normalize_rewards: bool = False
     """Divide rewards by the running deviation of the discounted return, which is updated at barriers."""
     lag_correction: Literal["auto", "decoupled", "none"] = "auto"
-    """What makes up for data of older versions. decoupled: clip around the version that an update starts from, take
-    values from it, and weigh each step by how much more likely it has made the action. none: clip around the version
-    that acted. auto: decoupled under hts and async, and without a lag none, which is the same there."""
+    """What makes up for data of older versions, under hts and async. decoupled, and auto: the first epoch is clipped
+    around the version that acted, twice as wide; later ones around what the first has found, with each step weighed by
+    how much more likely its action had become. none: always around the version that acted."""
 
 
 Algorithm = A2C | PPO

@@ -101,7 +101,7 @@ def ppo_update(
     for epoch in range(settings.epochs):
         if epoch == 1 and is_decoupled:
             samples = replace(samples, log_probs=seen_log_probs.clone(), values=seen_values.clone())
-        leeway = 2 if epoch == 0 and is_decoupled else 1
+        width = 2 if epoch == 0 and is_decoupled else 1
         order = shuffled(experiment.seed, j, epoch, len(samples.returns))
         for index in np.split(order, settings.num_minibatches):
             minibatch = samples.rows(torch.from_numpy(index))
@@ -110,21 +110,22 @@ def ppo_update(
             log_ratio = log_probs - minibatch.log_probs
             ratio = log_ratio.exp()
             all_ratios.append(ratio.detach())
-            if settings.target_kl is not None and (ratio - 1 - log_ratio).mean() > 1.5 * settings.target_kl * leeway**2:
+            kl, is_bounded = (ratio - 1 - log_ratio).mean(), epoch > 0 or not is_decoupled
+            if settings.target_kl is not None and is_bounded and kl > 1.5 * settings.target_kl:
                 return all_ratios[0]
             gains = minibatch.scaled_advantages(settings)
-            surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - leeway * clip, 1 + leeway * clip))
+            surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - width * clip, 1 + width * clip))
             policy_loss = -(minibatch.weights() * surrogate).mean()
-            value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings, leeway)
+            value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings, width)
             stepper.descend(total(settings, policy_loss, value_loss, entropies), at=theta, moving=theta)
     return all_ratios[0]
 
 
-def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO, leeway: int) -> Tensor:
+def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO, width: int) -> Tensor:
     errors = (values - minibatch.returns) ** 2
     if settings.value_clip_range is None:
         return errors.mean()
-    limit = settings.value_clip_range * leeway
+    limit = settings.value_clip_range * width
     limited = minibatch.values + (values - minibatch.values).clamp(-limit, limit)
     return torch.max(errors, (limited - minibatch.returns) ** 2).mean()
 

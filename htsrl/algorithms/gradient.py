@@ -107,7 +107,7 @@ class Gradient:
             self._helpers.await_answers()
 
     def targets(self, num_rows: int) -> Targets:
-        """To be written between gradients: helpers, if there are any, look at the same."""
+        """Helpers, if there are any, look at the same, so the learner writes there between gradients."""
         if self._helpers:
             return shared_targets(self._helpers.orders)
         return Targets(*torch.zeros(len(Targets._fields), num_rows, device=self.sum.device))

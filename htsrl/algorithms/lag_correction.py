@@ -3,8 +3,8 @@
 Of A2C: the delayed gradient needs none of this, for it differentiates at the version that made the data. All others
 differentiate at the current parameters, and so see ratios other than 1 between the two policies.
 
-Of PPO: the decoupled objective (https://arxiv.org/abs/2110.00641). The clip says how far one update may go, and so is
-centred where the update starts. Around the version that acted it would also count how far the update before has gone.
+Of PPO: the decoupled objective (https://arxiv.org/abs/2110.00641). The clip says how far one update may go. Around the
+version that acted it would also count how far the update before has gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def correction_of(settings: A2C, queues: bool) -> Correction:
 
 def is_decoupled(settings: PPO, learns_meanwhile: bool) -> bool:
     """What the settings ask for; `learns_meanwhile` is whether data may be older than the version that learns."""
-    return settings.lag_correction == "decoupled" or (settings.lag_correction == "auto" and learns_meanwhile)
+    return learns_meanwhile and settings.lag_correction != "none"
 
 
 class Current(NamedTuple):

@@ -31,44 +31,44 @@ def objective_for(experiment: Experiment, update: int, batch: Batch, targets: Ta
     if isinstance(algorithm, A2C):
         correction = correction_of(algorithm, experiment.queues)
         return A2CObjective(algorithm, batch, targets, _lengths(experiment), correction)
-    clip_range = _clip_range(algorithm, _remaining(experiment, update))
-    decoupled = is_decoupled(algorithm, experiment.learns_meanwhile)
-    return PPOObjective(algorithm, batch, targets, clip_range, decoupled, experiment.sequence_steps)
+    return PPOObjective(algorithm, batch, targets, _progress(experiment, algorithm, update))
 
 
 def _optimise(
     experiment: Experiment, update: int, draft: Draft, behaviour: Policy | None, batch: Batch
 ) -> dict[str, float]:
-    algorithm = experiment.algorithm
-    remaining = _remaining(experiment, update)
-    learning_rate = algorithm.learning_rate * (remaining if algorithm.anneal_learning_rate else 1.0)
+    algorithm, learning_rate = experiment.algorithm, _learning_rate(experiment, update)
     metrics = {"train/learning_rate": learning_rate}
     if isinstance(algorithm, A2C):
         correction = correction_of(algorithm, experiment.queues)
         return metrics | a2c_update(algorithm, draft, behaviour, batch, _lengths(experiment), learning_rate, correction)
-    clip_range = _clip_range(algorithm, remaining)
-    metrics["train/clip_range"] = clip_range
-    progress = PPOProgress(
+    progress = _progress(experiment, algorithm, update)
+    metrics["train/clip_range"] = progress.clip_range
+    return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
+
+
+def _progress(experiment: Experiment, algorithm: PPO, update: int) -> PPOProgress:
+    return PPOProgress(
         experiment.seed,
         update,
-        learning_rate,
-        clip_range,
+        _learning_rate(experiment, update),
+        algorithm.clip_range * (_remaining(experiment, update) if algorithm.anneal_clip_range else 1.0),
         is_decoupled(algorithm, experiment.learns_meanwhile),
         experiment.sequence_steps,
     )
-    return metrics | ppo_update(algorithm, draft, batch, experiment.unroll_steps, progress)
 
 
 def _lengths(experiment: Experiment) -> Lengths:
     return Lengths(experiment.unroll_steps, experiment.sequence_steps)
 
 
+def _learning_rate(experiment: Experiment, update: int) -> float:
+    algorithm = experiment.algorithm
+    return algorithm.learning_rate * (_remaining(experiment, update) if algorithm.anneal_learning_rate else 1.0)
+
+
 def _remaining(experiment: Experiment, update: int) -> float:
     return 1 - update / experiment.num_intervals
-
-
-def _clip_range(algorithm: PPO, remaining: float) -> float:
-    return algorithm.clip_range * (remaining if algorithm.anneal_clip_range else 1.0)
 
 
 def _with_scaled_rewards(experiment: Experiment, policy: Policy, batch: Batch) -> Batch:

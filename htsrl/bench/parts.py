@@ -123,9 +123,10 @@ def _objective(experiment: Experiment, interface: Interface, policy: Policy, bat
         log_probs=decision.log_probs[None],
         steps=Transitions(torch.zeros(1, batch), values, values, nothing, nothing),
     )
-    found = (decision.log_probs, decision.values)
-    targets = Targets(advantages, decision.values + advantages, *found, *(x.clone() for x in found))
-    return objective_for(experiment, 0, made, targets)
+    targets = Targets(advantages, decision.values + advantages, decision.log_probs, decision.values)
+    objective = objective_for(experiment, 0, made, targets)
+    objective.epoch = 1  # the usual work, of which the first epoch of PPO under hts does a little more
+    return objective
 
 
 class Held(NamedTuple):

@@ -65,9 +65,7 @@ def gradient_arrays(num_shards: int, num_parameters: int, num_workers: int, num_
     return [
         ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
         ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
-        ArraySpec(
-            "gradient_targets", (NUM_TARGETS, num_rows), "float32"
-        ),  # the learner; in PPO's first epoch, who takes the shard
+        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner; some, who takes the shard
         ArraySpec("gradient_answers", (num_workers,), "int64"),  # each differentiator its own; the learner is number 0
         ArraySpec("shard_gradients", (num_shards, num_parameters), "float32"),  # whoever takes the shard
         ArraySpec("shard_losses", (num_shards, MOST_PARTS), "float32"),  # whoever takes the shard

@@ -36,8 +36,10 @@ OTHERS = {
     "a memory": Experiment(
         "CartPole-v1", CUT, algorithm=A2C(), network=Network(memory="lstm", memory_size=8), sync_interval=8
     ),
-    "a team": Experiment(Relay, algorithm=PPO(epochs=1, num_minibatches=2), sync_interval=5),
-    "a long queue": Experiment("CartPole-v1", CUT, algorithm=PPO(epochs=2), sync_interval=8, queue_length=4),
+    "a team": Experiment(Relay, algorithm=PPO(epochs=2, num_minibatches=2), sync_interval=5),
+    "a long queue": Experiment(
+        "CartPole-v1", CUT, algorithm=PPO(epochs=2), sync_interval=8, queue_length=4, gradient_shards=2
+    ),
 }
 CREW: dict[str, Any] = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 2e-3}
 THREADS: dict[str, Any] = {"num_executors": 1, "executor_threads": True}

@@ -92,6 +92,7 @@ IN_SHARDS = [
 ]
 OF_PPO = [  # two gradients in each of two epochs: what the first epoch saw is what the second is clipped around
     Kill("learner", "inside a gradient", 4, algorithm=SMALL_PPO),
+    Kill("(?:learner|differentiator 1)", "inside a gradient", 4, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("differentiator 1", "before a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("differentiator 1", "after a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("learner", "before a gradient order", 7, gradient_shards=2, algorithm=SMALL_PPO),

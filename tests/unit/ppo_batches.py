@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.ppo import Minibatch, PPOProgress
+from htsrl.algorithms.ppo import Clips, Minibatch, PPOProgress
 from htsrl.algorithms.returns import Transitions
 from htsrl.config import PPO, Network
 from htsrl.policies.policy import Policy, build_policy
@@ -26,6 +26,10 @@ def rows(
     zeros = torch.zeros(len(advantages))
     values, returns = zeros if values is None else values, zeros if returns is None else returns
     return Minibatch(zeros.long(), log_probs, log_probs, values, advantages, returns)
+
+
+def clips(settings: PPO) -> Clips:
+    return Clips(CLIP, settings.value_clip_range)
 
 
 def small_policy() -> Policy:

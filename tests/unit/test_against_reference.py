@@ -27,7 +27,7 @@ PENDULUM: dict[str, Any] = {"env": "Pendulum-v1", "env_args": {"max_episode_step
 A2C_DEFAULT = A2C(entropy_coefficient=0.01)
 A2C_UNROLLS = A2C(entropy_coefficient=0.01, unroll_length=5, gae_lambda=0.9)
 A2C_ADAM = A2C(optimizer="adam", normalize_advantages=True, anneal_learning_rate=False)
-PPO_DEFAULT = PPO(entropy_coefficient=0.01, epochs=2, num_minibatches=4)
+PPO_DEFAULT = PPO(entropy_coefficient=0.01, epochs=3, num_minibatches=4)
 PPO_EVERYTHING = PPO(
     optimizer="rmsprop",
     unroll_length=4,

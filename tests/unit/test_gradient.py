@@ -172,7 +172,8 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
 ) -> None:
     policy, batch, length = small_policy(memory), random_batch(memory, has_gaps), 1 if memory == "none" else 4
     targets = Targets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
-    objective = PPOObjective(PPO(), batch, targets, 0.2, True, length)
+    progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=True, sequence_steps=length)
+    objective = PPOObjective(PPO(), batch, targets, progress)
     gradient, _ = sharded(policy, num_shards)
     for piece in cut(slice(0, len(objective.sequences.starts)), 2):
         gradient.take(objective, policy, piece)

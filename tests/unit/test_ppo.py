@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from ppo_batches import CLIP, RAW, rows
+from ppo_batches import CLIP, RAW, clips, rows
 from torch import Tensor
 
 from htsrl.algorithms.ppo import MOST_WEIGHT, Minibatch, PPOLoss, ppo_loss
@@ -23,7 +23,9 @@ def one_step_loss(ratio: float, advantage: float, settings: PPO = RAW) -> tuple[
     """The loss of one step whose action has become `ratio` times as likely, and its slope in the action's logit."""
     logits = torch.tensor([[0.0, 0.0]], requires_grad=True)
     before = torch.tensor([math.log(0.5 / ratio)])
-    loss = ppo_loss(Categorical(logits), torch.zeros(1), rows(before, torch.tensor([advantage])), settings, CLIP)
+    loss = ppo_loss(
+        Categorical(logits), torch.zeros(1), rows(before, torch.tensor([advantage])), settings, clips(settings)
+    )
     (gradient,) = torch.autograd.grad(loss.policy, logits)
     return loss, gradient[0, 0].item()
 
@@ -72,7 +74,7 @@ def test_the_value_loss_of_one_step_agrees_with_pencil_and_paper(
 ) -> None:
     data = rows(torch.zeros(1), torch.zeros(1), values=torch.tensor([1.0]), returns=torch.tensor([target]))
     settings = PPO(normalize_advantages=False, value_clip_range=value_clip_range)
-    loss = ppo_loss(Categorical(torch.zeros(1, 2)), torch.tensor([new_value]), data, settings, CLIP)
+    loss = ppo_loss(Categorical(torch.zeros(1, 2)), torch.tensor([new_value]), data, settings, clips(settings))
     assert loss.value.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -82,7 +84,7 @@ def test_the_total_is_policy_plus_value_minus_entropy() -> None:
     assert loss.entropy.item() == pytest.approx(math.log(2))
     assert loss.total.item() == pytest.approx(-1.1 - 0.1 * math.log(2))
     data = rows(torch.zeros(2), torch.zeros(2), returns=torch.tensor([1.0, 3.0]))
-    loss = ppo_loss(Categorical(torch.zeros(2, 2)), torch.zeros(2), data, settings, CLIP)
+    loss = ppo_loss(Categorical(torch.zeros(2, 2)), torch.zeros(2), data, settings, clips(settings))
     assert loss.total.item() == pytest.approx(0.3 * 5 - 0.1 * math.log(2))
 
 
@@ -91,7 +93,7 @@ def test_a_larger_entropy_coefficient_lowers_the_loss_by_the_entropy(logit: floa
     distribution = Categorical(torch.tensor([[logit, 0.0]]))
     data = rows(distribution.log_prob(torch.tensor([0])), torch.ones(1))
     totals = [
-        ppo_loss(distribution, torch.zeros(1), data, replace(RAW, entropy_coefficient=x), CLIP).total.item()
+        ppo_loss(distribution, torch.zeros(1), data, replace(RAW, entropy_coefficient=x), clips(RAW)).total.item()
         for x in (0.0, 0.5)
     ]
     assert totals[1] - totals[0] == pytest.approx(-0.5 * distribution.entropy().item())
@@ -101,7 +103,9 @@ def test_of_two_policies_the_bonus_prefers_the_one_with_more_entropy() -> None:
     def total(logit: float) -> float:
         data = rows(torch.zeros(1), torch.zeros(1))
         settings = replace(RAW, entropy_coefficient=0.1)
-        return ppo_loss(Categorical(torch.tensor([[logit, 0.0]])), torch.zeros(1), data, settings, CLIP).total.item()
+        return ppo_loss(
+            Categorical(torch.tensor([[logit, 0.0]])), torch.zeros(1), data, settings, clips(settings)
+        ).total.item()
 
     assert total(0.0) < total(1.0) < total(5.0)
 
@@ -115,7 +119,9 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     older = nearby + 0.6 * torch.randn(64)
     data = Minibatch(actions, older, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
     assert 0.05 < (data.weights == MOST_WEIGHT).float().mean() < 0.3
-    loss = ppo_loss(distribution, values, replace(data, advantages=normalized(data.advantages)), settings, CLIP)
+    loss = ppo_loss(
+        distribution, values, replace(data, advantages=normalized(data.advantages)), settings, clips(settings)
+    )
     assert 0.2 < loss.clip_fraction.item() < 0.8
     expected = textbook_loss(mean, log_std, values, data)
     torch.testing.assert_close(loss.total, expected)
