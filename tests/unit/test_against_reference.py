@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 import torch
 import xxhash
-from reference_training import ActorCritic, Reference, padded, train_reference
+from reference_acting import ActorCritic
+from reference_training import Reference, padded, train_reference
 from safetensors.torch import load_file
 
 import htsrl
