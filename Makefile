@@ -10,9 +10,10 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 	libboost-thread-dev libboost-system-dev libboost-filesystem-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo football football-packages football-wheel test test-slow test-football check bench-sleeping \
-	bench-learning bench-atari-step bench-costs bench-keeping bench-memory bench-limits bench-throughput bench-soak \
-	bench-variance bench-peers bench-determinism report chaos clean
+.PHONY: help install demo football football-packages football-wheel model model-packages test test-slow \
+	test-football check bench-sleeping bench-learning bench-atari-step bench-costs bench-keeping bench-memory \
+	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism report chaos \
+	reference docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,6 +53,17 @@ football-packages:
 football-wheel:
 	$(BIN)/pip install --quiet --upgrade setuptools wheel psutil
 	PATH="$(abspath $(BIN)):$$PATH" LDFLAGS=-s $(BIN)/pip wheel --no-deps --no-build-isolation --wheel-dir $(WHEELS) $(GFOOTBALL)
+
+model: model-packages ## every interleaving and kill of the protocol, looked at by Spin (docs/protocol, some minutes, 1.1 GB)
+	$(PYTHON) docs/protocol/check.py
+
+model-packages:
+	@for tool in spin gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "the models need these programs and there is no apt-get to install them:" \
+	    $$missing; echo "install what this system calls them, then run: make model"; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=env; else as_root="sudo env"; fi; set -x; $$as_root apt-get update && \
+	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
 
 check: install ## lint, format and types
 	$(BIN)/ruff check .
@@ -104,8 +116,15 @@ bench-variance: install ## the paper's figures and headline with environments th
 bench-determinism: install ## what reference shapes and the digest cost (15 minutes)
 	$(BIN)/htsrl bench determinism
 
-report: install ## all records on one page, benchmarks/report.html, and the README's table of results
-	$(BIN)/htsrl bench report --readme README.md
+report: install ## all records on one page, build/report.html, and the documents' tables of results
+	$(BIN)/htsrl bench report --readme README.md --results docs/results.md
+
+reference: install ## write the pages of all settings and metrics, docs/reference, from where they are declared
+	$(BIN)/python -m htsrl.cli.reference docs/reference
+
+docs: install ## the documentation as a site, build/site (with its own packages: the extra `docs`)
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 chaos: install ## kill processes at random, over CartPole (200), Pong (50) and sleeping threads (50): no bit may differ
 	$(BIN)/htsrl bench chaos

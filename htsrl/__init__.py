@@ -5,6 +5,7 @@ from htsrl.numerics import prepare_process
 prepare_process()  # before torch computes anything
 
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noqa: E402
+from htsrl.config.presets import preset  # noqa: E402
 from htsrl.envs.check.check import check_env  # noqa: E402
 from htsrl.envs.check.findings import Finding, Report  # noqa: E402
 from htsrl.errors import (  # noqa: E402
@@ -13,27 +14,33 @@ from htsrl.errors import (  # noqa: E402
     EnvironmentFailure,
     HtsrlError,
     NotReproduced,
+    ObserverFailed,
     PeerDied,
     RunFolderError,
     TrainingDiverged,
+    UntrustedFolder,
     WaitTimeout,
 )
-from htsrl.evaluate import Evaluation, evaluate  # noqa: E402
+from htsrl.evaluate import evaluate  # noqa: E402
 from htsrl.export import Exported, ExportFailed, export  # noqa: E402
-from htsrl.presets import preset  # noqa: E402
-from htsrl.resume import resume  # noqa: E402
-from htsrl.run_folder import RunResult  # noqa: E402
+from htsrl.metrics.evaluation import Evaluation  # noqa: E402
+from htsrl.metrics.result import RunResult  # noqa: E402
+from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent  # noqa: E402
+from htsrl.runs.load_policy import load_policy  # noqa: E402
+from htsrl.runs.resume import resume  # noqa: E402
 from htsrl.train import train  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "A2C",
     "PPO",
     "CheckpointDamaged",
+    "CheckpointEvent",
     "Config",
     "ConfigError",
     "EnvironmentFailure",
+    "EpisodeEvent",
     "Evaluation",
     "Experiment",
     "ExportFailed",
@@ -42,16 +49,22 @@ __all__ = [
     "HtsrlError",
     "Network",
     "NotReproduced",
+    "ObservedRun",
+    "Observer",
+    "ObserverFailed",
     "PeerDied",
     "Placement",
     "Report",
     "RunFolderError",
     "RunResult",
     "TrainingDiverged",
+    "UntrustedFolder",
+    "UpdateEvent",
     "WaitTimeout",
     "check_env",
     "evaluate",
     "export",
+    "load_policy",
     "preset",
     "resume",
     "train",

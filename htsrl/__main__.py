@@ -1,5 +1,5 @@
 """`python -m htsrl`."""
 
-from htsrl.cli import main
+from htsrl.cli.main import main
 
 main()

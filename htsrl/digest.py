@@ -1,4 +1,4 @@
-"""The digest: a hash chain over parameters and batches, one link per barrier.
+"""The digest: a hash chain over batches, parameters and the learner's state, one link per barrier.
 
 Two runs are identical when their last links are equal. A link also keeps short hashes by tensor and by environment,
 so that two runs that differ can be told where they parted.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from htsrl.errors import RunFolderError
+from htsrl.plain_files import parsed, read_plain
 
+HEX_DIGITS = frozenset("0123456789abcdef")
 SHORT = 8  # hex digits of a hash that only helps to locate a difference
 
 
@@ -34,13 +36,16 @@ class Link:
     """Short hash of every field of the batch."""
     envs: str
     """Short hashes of every environment's part of the batch, one after another."""
+    learner: Mapping[str, str] = field(default_factory=dict)
+    """Short hash of every part of what the next update starts from beside the parameters, the optimizer's state above
+    all. Nothing in links of runs from before that was part of the chain."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Link:
-        return cls(**json.loads(line))
+        return cls(**parsed(line))
 
     def env_hashes(self) -> list[str]:
         return [self.envs[i : i + SHORT] for i in range(0, len(self.envs), SHORT)]
@@ -68,6 +73,16 @@ def hash_batch(fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
     )
 
 
+@dataclass(frozen=True)
+class VersionState:
+    """All that a run goes on from after an update, beside its environments."""
+
+    parameters: Sequence[NDArray[Any]]
+    """All that acting with the version depends on, running statistics included."""
+    learner: Mapping[str, Sequence[NDArray[Any]]]
+    """What else the next update starts from, by name."""
+
+
 class DigestChain:
     """Grows by a link at every barrier."""
 
@@ -75,13 +90,18 @@ class DigestChain:
         self.chain = chain
 
     @classmethod
-    def begin(cls, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
-        return cls(_hash_of(initial_parameters))
+    def begin(cls, initial_parameters: Sequence[NDArray[Any]], source: str = "") -> DigestChain:
+        """`source` identifies what a warm start took them from: equal weights of another history make another run."""
+        chain = _hash_of(initial_parameters)
+        return cls(xxhash.xxh3_128_hexdigest(f"{chain} {source}".encode()) if source else chain)
 
-    def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Link:
-        parameter_hash = _hash_of(parameters)
-        self.chain = xxhash.xxh3_128_hexdigest(f"{self.chain}{update}{parameter_hash}".encode() + batch.whole)
-        return Link(update, self.chain, parameter_hash, batch.tensors, batch.envs)
+    def extend(self, update: int, state: VersionState, batch: BatchHash) -> Link:
+        parameters = _hash_of(state.parameters)
+        learner = {name: _hash_of(arrays) for name, arrays in state.learner.items()}
+        before = "".join([self.chain, str(update), parameters, *learner.values()])
+        self.chain = xxhash.xxh3_128_hexdigest(before.encode() + batch.whole)
+        short = {name: whole[:SHORT] for name, whole in learner.items()}
+        return Link(update, self.chain, parameters, batch.tensors, batch.envs, short)
 
 
 def read_links(run_dir: Path) -> list[Link]:
@@ -89,7 +109,10 @@ def read_links(run_dir: Path) -> list[Link]:
     path = run_dir / "digest.jsonl"
     if not path.is_file():
         raise RunFolderError(f"{run_dir} holds no digest.jsonl; is it the folder of a run?")
-    *lines, _ = path.read_bytes().split(b"\n")
+    try:
+        *lines, _ = read_plain(path).split(b"\n")
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from error
     if not lines:
         raise RunFolderError(f"{path} is empty: the run finished no update")
     return [_parsed(line, update, path) for update, line in enumerate(lines)]
@@ -101,10 +124,11 @@ def _parsed(line: bytes, update: int, path: Path) -> Link:
     except (ValueError, TypeError) as error:
         raise RunFolderError(f"{path} is damaged in line {update + 1}: {error}") from error
     hashes: list[object] = [link.chain, link.parameters, link.envs]
-    hashes += link.tensors.values() if isinstance(link.tensors, dict) else [link.tensors]
-    if not all(isinstance(text, str) for text in hashes):
-        raise RunFolderError(f"{path} is damaged in line {update + 1}: its hashes are not text")
-    if link.update != update:
+    for by_name in (link.tensors, link.learner):
+        hashes += by_name.values() if isinstance(by_name, dict) else [by_name]
+    if not all(isinstance(text, str) and set(text) <= HEX_DIGITS for text in hashes):
+        raise RunFolderError(f"{path} is damaged in line {update + 1}: its hashes are not hexadecimal digits")
+    if type(link.update) is not int or link.update != update:
         raise RunFolderError(
             f"{path} is damaged in line {update + 1}: it is of update {link.update}, not of update {update}"
         )
@@ -113,13 +137,21 @@ def _parsed(line: bytes, update: int, path: Path) -> Link:
 
 def first_difference(links_a: list[Link], links_b: list[Link]) -> str | None:
     """Where two runs part, in words; None where they are identical."""
+    chains_agree_on_what_they_hash = True
     for a, b in zip(links_a, links_b, strict=False):
-        if a.chain != b.chain:
+        # Of two runs that were begun alike, one may be older than the learner's part, or have been resumed since.
+        chains_agree_on_what_they_hash &= bool(a.learner) == bool(b.learner)
+        if a.chain != b.chain if chains_agree_on_what_they_hash else _known_of_both(a, b) != _known_of_both(b, a):
             return f"barrier {a.update}: {_what_differs(a, b)}"
     shorter, longer = sorted((len(links_a), len(links_b)))
     if shorter != longer:
         return f"barrier {shorter}: one run ends here, the other has {longer} barriers"
     return None
+
+
+def _known_of_both(link: Link, other: Link) -> tuple[object, ...]:
+    """All of a link but the chain, without what the other does not say."""
+    return link.parameters, link.tensors, link.envs, link.learner if other.learner else {}
 
 
 def _what_differs(a: Link, b: Link) -> str:
@@ -134,7 +166,12 @@ def _what_differs(a: Link, b: Link) -> str:
         return f"{', '.join([*tensors, *envs])} alone; one of the digests is damaged"
     if a.parameters != b.parameters:
         return "the batches are equal, the parameters after the update are not"
-    return "the initial parameters differ" if a.update == 0 else "only the chain differs; one of the digests is damaged"
+    parts = [name for name in a.learner if a.learner[name] != b.learner.get(name)] if b.learner else []
+    if parts:
+        return f"batches and parameters are equal, the learner's state after the update is not ({', '.join(parts)})"
+    if a.update == 0:
+        return "the initial parameters, or what they were taken from (init_from), differ"
+    return "only the chain differs; one of the digests is damaged"
 
 
 def _bytes_by_env(array_TB: NDArray[Any], num_envs: int) -> NDArray[np.uint8]:

@@ -4,9 +4,16 @@
 class HtsrlError(Exception):
     """Any failure that htsrl understands and explains."""
 
+    details_were_shown = False
+    """Whether what follows the first line was printed before, when the same was still forgiven."""
+
 
 class ConfigError(HtsrlError):
     """The user asked for something that cannot be trained; nothing has been started or written."""
+
+
+class UntrustedFolder(ConfigError):
+    """A file that htsrl did not write for this user names code to run; nothing of it was imported."""
 
 
 class EnvironmentFailure(HtsrlError):
@@ -24,6 +31,14 @@ class RuleBroken(ValueError):
 
 class NotReproduced(EnvironmentFailure):
     """An environment, played again with the same seed and actions, led to something else."""
+
+
+class StopRequested(HtsrlError):
+    """An observer asked the run to end."""
+
+
+class ObserverFailed(HtsrlError):
+    """An observer raised, and observers are strict."""
 
 
 class TrainingDiverged(HtsrlError):

@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.config import EnvFactory, Experiment
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import SUCCESS
 from htsrl.envs.agents import agents_of
-from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.observing import Rows
-from htsrl.errors import ConfigError, EnvironmentFailure, RuleBroken, RunFolderError
-from htsrl.numerics import single_threaded
-from htsrl.roles.episode import Episode
-from htsrl.run_folder import RunFolder
+from htsrl.envs.team import Info
+from htsrl.errors import ConfigError, EnvironmentFailure, RuleBroken
+from htsrl.metrics.evaluation import Evaluation
+from htsrl.numerics import OwnNumerics, single_threaded
+from htsrl.processes.current_folder import current_folder_kept
+from htsrl.roles.episode import Episode, number_in
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.load_policy import policy_of
+from htsrl.runs.saved_policy import Choice
+from htsrl.runs.trust import Vouched, admitted_config
 from htsrl.seeding import Purpose, reset_seed
-from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
-    from htsrl.policies.policy import Policy
+    from htsrl.runs.trained_policy import TrainedPolicy
 
-MOST_SEATS = 16
+MAX_SEATS = 16
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Returns and lengths of the episodes played, in the order of their seeds."""
-
-    returns: tuple[float, ...]
-    lengths: tuple[int, ...]
-
-    @property
-    def mean_return(self) -> float:
-        return float(np.mean(self.returns))
-
-    @property
-    def std_return(self) -> float:
-        return float(np.std(self.returns))
+Watch = Callable[[int, int], None]
+"""Is told again and again how many episodes have been played, and how many steps were taken."""
 
 
 def evaluate(
@@ -54,31 +45,55 @@ def evaluate(
     seed: int = 0,
     sampled: bool = False,
     env: str | EnvFactory | None = None,
-    watch: Callable[[int, int], None] | None = None,
+    watch: Watch | None = None,
+    checkpoint: Choice = "newest",
+    imports: Sequence[str] = (),
+    trust: bool = False,
+    env_args: Mapping[str, Any] | None = None,
+    log_info: Sequence[str] = (),
 ) -> Evaluation:
-    """Play `episodes` with a run's final policy: its most likely actions, or `sampled` ones.
+    """Play `episodes` with a run's policy: its most likely actions, or `sampled` ones.
 
-    `watch` is told again and again how many episodes have been played, and how many steps were taken.
+    Episode i depends on the policy, the seed and i alone. `checkpoint` chooses the newest whole version, the best, or
+    version N; the run may still go on. `env_args` go before the run's. Numbers of an episode's last `info` are kept:
+    `is_success`, those that the run logs, and `log_info`. docs/security.md tells of `imports` and `trust`.
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed={seed} must be from 0 to 2**63 - 1")
     folder = RunFolder.existing(Path(run_dir))
-    if folder.result()["updates"] == 0:
-        raise RunFolderError(
-            f"{run_dir} ended before its first update, so there is nothing to evaluate; train it again"
-        )
-    experiment = folder.load_config(env).experiment
-    from htsrl.policies.policy import policy_for
+    config = admitted_config(folder.config_file, env, Vouched(imports=imports, everything=trust))
+    experiment = replace(config.experiment, env_args={**config.experiment.env_args, **(env_args or {})})
+    keys = tuple(dict.fromkeys((SUCCESS, *config.placement.log_info, *log_info)))
+    policy = policy_of(folder, experiment, folder.interface(), checkpoint)
+    with current_folder_kept(), single_threaded(), ExitStack() as seats_to_close:
+        envs = [_make(experiment, seats_to_close) for _ in range(min(episodes, MAX_SEATS))]
+        _check_spaces(envs[0], policy)
+        played = _play(policy, [Seat(env, policy, seed, keys) for env in envs], episodes, sampled, watch)
+    infos = {key: tuple(episode.info[key] for episode in played) for key in keys}
+    return Evaluation(
+        tuple(episode.score for episode in played),
+        tuple(episode.length for episode in played),
+        policy.version,
+        policy.source,
+        {key: numbers for key, numbers in infos.items() if not all(map(math.isnan, numbers))},
+    )
 
-    with single_threaded(), ExitStack() as seats_to_close:
-        envs = [_make(experiment, seats_to_close) for _ in range(min(episodes, MOST_SEATS))]
-        interface = interface_of(envs[0], experiment.network)
-        policy = policy_for(experiment, interface)
-        folder.load_policy(policy)
-        seats = [Seat(env, interface, seed, policy.state_size) for env in envs]
-        return _play(policy, seats, episodes, sampled, watch)
+
+class Played(NamedTuple):
+    """An episode that has ended."""
+
+    score: float
+    length: int
+    info: Mapping[str, float]
+
+
+def _check_spaces(env: gymnasium.Env[Any, Any], policy: TrainedPolicy) -> None:
+    for kind in ("observation_space", "action_space"):
+        trained_on, found = getattr(policy, kind), getattr(env, kind)
+        if trained_on != found:
+            raise ConfigError(f"the environment has the {kind} {found}, the policy was trained on {trained_on}")
 
 
 def _make(experiment: Experiment, closing: ExitStack) -> gymnasium.Env[Any, Any]:
@@ -90,7 +105,12 @@ def _make(experiment: Experiment, closing: ExitStack) -> gymnasium.Env[Any, Any]
 class Seat:
     """An environment that plays one episode after another, as it reports them: a whole game, not one life of it."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], interface: Interface, seed: int, state_size: int) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], policy: TrainedPolicy, seed: int, info_keys: Sequence[str]
+    ) -> None:
+        """`info_keys` are those whose numbers are kept."""
+        self._info_keys = info_keys
+        interface, state_size = policy.interface, policy.policy.state_size
         self._agents = agents_of(env, interface)
         self._episode = Episode.of(env)
         self._noise = interface.actions.noise
@@ -111,8 +131,8 @@ class Seat:
         step = self._steps * agents
         return self._noise.draw(self._seed, self.number, step, agents, Purpose.EVALUATION_NOISE)
 
-    def step(self, stored_actions: NDArray[Any]) -> tuple[float, int] | None:
-        """Take one step; the return and length of the episode that it ended, if it did."""
+    def step(self, stored_actions: NDArray[Any]) -> Played | None:
+        """Take one step; the episode that it ended, if it did."""
         action = self._agents.to_env(stored_actions if self._agents.is_team else stored_actions[0])
         outcome = self._blaming(f"step({action})", lambda: self._agents.step(action, self._seen()))
         self.states[~np.atleast_1d(self._agents.active)] = 0.0  # who has left remembers nothing
@@ -120,13 +140,17 @@ class Seat:
         self._steps += 1
         if not outcome.over:
             return None
-        return self._episode.ended(outcome.info) or self._go_on()
+        return self._ended(outcome.info) or self._go_on()
 
-    def _go_on(self) -> tuple[float, int] | None:
+    def _go_on(self) -> Played | None:
         """After a lost life, unless the game ends while it is resumed."""
         self._life += 1
         info = self._reset()
-        return self._episode.ended(info) if self._episode.is_reported_in(info) else None
+        return self._ended(info) if self._episode.is_reported_in(info) else None
+
+    def _ended(self, info: Info) -> Played | None:
+        ended = self._episode.ended(info)
+        return None if ended is None else Played(*ended, {key: number_in(info, key) for key in self._info_keys})
 
     def _reset(self) -> dict[str, Any]:
         self._episode.begin_next()
@@ -143,9 +167,9 @@ class Seat:
                 f"the environment {did} in {what} at step {self._steps} of evaluation episode {self.number}: {error}"
             ) from error
 
-    def inputs(self) -> Rows:
+    def observations(self) -> Rows:
         """What the policy is given, a row per agent."""
-        return {**self._observations, MEMORY: self.states} if self.states.size else self._observations
+        return self._observations
 
     def _seen(self) -> Rows:
         if self._agents.is_team:
@@ -153,37 +177,38 @@ class Seat:
         return {name: array[0, ...] for name, array in self._observations.items()}
 
 
-def _play(
-    policy: Policy, seats: list[Seat], episodes: int, sampled: bool, watch: Callable[[int, int], None] | None
-) -> Evaluation:
-    """Every seat takes the next episode when its own has ended, until all have been played."""
-    import torch
-
-    returns, lengths = [0.0] * episodes, [0] * episodes
+def _play(policy: TrainedPolicy, seats: list[Seat], episodes: int, sampled: bool, watch: Watch | None) -> list[Played]:
+    """Seat s plays the episodes s, s + MAX_SEATS and so on: what an environment has behind it when an episode begins
+    does not depend on how many are played in all, nor on which seat was faster."""
+    ended_by_number, numerics = dict[int, Played](), OwnNumerics()
     for number, seat in enumerate(seats):
         seat.begin(number)
-    following, playing, steps = len(seats), list(seats), 0
+    playing, steps = list(seats), 0
     while playing:
         steps += len(playing)
-        with torch.inference_mode():
-            inputs = [seat.inputs() for seat in playing]
-            together = {name: torch.from_numpy(np.concatenate([rows[name] for rows in inputs])) for name in inputs[0]}
-            distribution, _, states = policy.respond(together)
-            noise = torch.from_numpy(np.concatenate([seat.noise() for seat in playing])) if sampled else None
-            actions = (distribution.mode() if noise is None else distribution.sample(noise)).numpy()
-        if states is not None:
-            for seat, of_seat in zip(playing, np.split(states.numpy(), len(playing)), strict=True):
-                seat.states[:] = of_seat
-        for seat, of_seat in zip(list(playing), np.split(actions, len(playing)), strict=True):
-            ended = seat.step(of_seat)
-            if ended is None:
+        with numerics:
+            decided = _actions(policy, playing, sampled)
+        for seat, actions in zip(list(playing), decided, strict=True):
+            if (ended := seat.step(actions)) is None:
                 continue
-            returns[seat.number], lengths[seat.number] = ended
-            if following < episodes:
-                seat.begin(following)
-                following += 1
+            ended_by_number[seat.number] = ended
+            if seat.number + MAX_SEATS < episodes:
+                seat.begin(seat.number + MAX_SEATS)
             else:
                 playing.remove(seat)
         if watch is not None:
-            watch(following - len(playing), steps)
-    return Evaluation(tuple(returns), tuple(lengths))
+            watch(len(ended_by_number), steps)
+    return [ended_by_number[number] for number in range(episodes)]
+
+
+def _actions(policy: TrainedPolicy, seats: list[Seat], sampled: bool) -> list[NDArray[Any]]:
+    """What the agents of each seat do next; their recurrent states move on."""
+    observed = [seat.observations() for seat in seats]
+    rows = {name: np.concatenate([of_seat[name] for of_seat in observed]) for name in observed[0]}
+    states = np.concatenate([seat.states for seat in seats]) if policy.policy.state_size else None
+    noise = np.concatenate([seat.noise() for seat in seats]) if sampled else None
+    actions, following = policy.answer(rows, states, noise)
+    if following is not None:
+        for seat, of_seat in zip(seats, np.split(following, len(seats)), strict=True):
+            seat.states[:] = of_seat
+    return np.split(actions, len(seats))

@@ -10,10 +10,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from typing import Any
+
+from htsrl.fingerprint import Fingerprint
+from htsrl.source_hashes import code_hashes
 
 # Intel's matrix library then gives a row the same bits in a batch of any size, on Intel's processors. It is read at the
 # library's first use.
@@ -24,6 +27,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
+MIN_NORMAL = sys.float_info.min
 _torch_came_first = False
 
 
@@ -48,6 +52,68 @@ def use_one_thread() -> None:
     torch.set_deterministic_debug_mode("error")
 
 
+TorchSettings = tuple[int, int, str]
+"""Threads, deterministic mode and default type."""
+OURS: TorchSettings = (1, 2, "torch.float32")  # the mode is "error"
+
+
+class OwnNumerics:
+    """A context in which we compute with one thread, deterministic kernels and float32, whatever an environment or a
+    module of the user's set in this process, for torch or for NumPy; outside, they find what they set.
+
+    Where nobody set anything, as almost always, it is a look at five numbers.
+    """
+
+    def __init__(self, uses_torch: bool = True) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        self._ours = OURS if uses_torch else None
+        self._blas = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+        self._theirs: tuple[Any, ...] | None = None
+
+    def __enter__(self) -> None:
+        threads = [library.get_num_threads() for library in self._blas]
+        theirs = _torch_settings() if self._ours else None, threads, _flushes_denormals()
+        if theirs != (self._ours, [1] * len(threads), False):
+            self._theirs = theirs
+            self._set(self._ours, [1] * len(threads), False)
+
+    def __exit__(self, *_: object) -> None:
+        if self._theirs is not None:
+            self._set(*self._theirs)
+            self._theirs = None
+
+    def _set(self, settings: TorchSettings | None, blas_threads: list[int], flushes_denormals: bool) -> None:
+        if flushes_denormals != _flushes_denormals():
+            import torch
+
+            torch.set_flush_denormal(flushes_denormals)
+        if settings is not None:
+            _set_torch(settings)
+        for library, threads in zip(self._blas, blas_threads, strict=True):
+            library.set_num_threads(threads)
+
+
+def _torch_settings() -> TorchSettings:
+    import torch
+
+    return torch.get_num_threads(), torch.get_deterministic_debug_mode(), str(torch.get_default_dtype())
+
+
+def _set_torch(settings: TorchSettings) -> None:
+    import torch
+
+    threads, deterministic_mode, default_type = settings
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode(deterministic_mode)
+    torch.set_default_dtype(getattr(torch, default_type.removeprefix("torch.")))
+
+
+def _flushes_denormals() -> bool:
+    """Whether the processor takes the smallest numbers for zero, as libraries built with -ffast-math make it do."""
+    return MIN_NORMAL / 2 == 0.0
+
+
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """The same inside, for NumPy's matrix products too, and the caller's settings again outside."""
@@ -64,28 +130,8 @@ def single_threaded() -> Iterator[None]:
         torch.set_deterministic_debug_mode(deterministic_mode)
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """Two runs can be expected to agree to the bit only where these are equal."""
-
-    htsrl: str
-    python: str
-    gymnasium: str
-    numpy: str
-    torch: str
-    machine: str
-    cpu_capability: str
-    device: str
-    mkl_mode: str
-    computation: str
-    """Hash of a short forward and backward pass of fixed numbers."""
-
-    def differences(self, other: Fingerprint) -> list[str]:
-        mine, theirs = asdict(self), asdict(other)
-        return [f"{name}: {mine[name]} / {theirs[name]}" for name in mine if mine[name] != theirs[name]]
-
-
 def take_fingerprint(device: str) -> Fingerprint:
+    """Of this process, without what is behind the environment."""
     import torch
 
     import htsrl
@@ -101,6 +147,7 @@ def take_fingerprint(device: str) -> Fingerprint:
         device=device if device == "cpu" else torch.cuda.get_device_name(device),
         mkl_mode=os.environ.get("MKL_CBWR", ""),
         computation=_computation_hash(device),
+        code=code_hashes(),
     )
 
 

@@ -2,86 +2,106 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-import cloudpickle
-
-from htsrl.config import Config, Placement
-from htsrl.config_check import check
+from htsrl.checkpoint.of_run import experiment_document
+from htsrl.config import Config, EnvFactory, Experiment, as_experiment
+from htsrl.config.check import check
+from htsrl.config.file import differences, with_settings
+from htsrl.config.fit import choices
 from htsrl.dataflow.memory import SharedArrays
+from htsrl.envs.looked_at import identity_of
+from htsrl.envs.make import is_of_a_family
+from htsrl.envs.repeats import warn_unless_it_repeats
 from htsrl.errors import ConfigError
-from htsrl.metrics.recorder import Standing
-from htsrl.numerics import (
-    Fingerprint,
-    computes_like_a_new_process,
-    fingerprint_of_a_new_process,
-    single_threaded,
-    take_fingerprint,
-    warn_if_torch_was_used_before,
-)
-from htsrl.placements.blueprint import Blueprint
-from htsrl.replay import prepared_for_replay
-from htsrl.run import run_to_end
-from htsrl.run_folder import RunFolder, RunResult
-from htsrl.run_lock import RunLock
-from htsrl.survey import draw_blueprint
+from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.result import RunResult
+from htsrl.numerics import single_threaded
+from htsrl.observers.dispatch import Watching
+from htsrl.observers.observer import Observer
+from htsrl.policies.choice import choices_for
+from htsrl.processes.current_folder import current_folder_kept
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.lock import RunLock
+from htsrl.runs.recorded_schedule import with_recorded_schedule
+from htsrl.runs.recorder import Standing
+from htsrl.runs.resume import Changes, resume_watched
+from htsrl.runs.run import run_to_end
+from htsrl.runs.start import fingerprint_for, has_begun, initialise, survey
+from htsrl.runs.warm_start import as_begun, beginning_of, read_source, with_source
 
 
-def train(config: Config) -> RunResult:
+def train(
+    config: Config | Experiment | str | EnvFactory,
+    observers: Sequence[Observer] = (),
+    strict_observers: bool = False,
+    **settings: Any,
+) -> RunResult:
     """Train an agent and write the run's folder.
+
+    An environment in place of the configuration stands for one with the plain defaults. `settings` go before those of
+    the configuration; they are fields of Experiment and of Placement by name.
+
+    Observers are told what happens, on a thread beside the run; an exception of theirs ends the run only where they are
+    strict.
 
     Raises ConfigError before anything starts if it cannot work. Ctrl-C ends the run, writes what there is, and is
     passed on.
     """
-    config = prepared_for_replay(check(config))
+    asked = with_settings(config if isinstance(config, Config) else Config(as_experiment(config)), settings)
+    return train_watched(asked, Watching(observers, strict_observers))
+
+
+def train_watched(asked: Config, watching: Watching) -> RunResult:
+    """The same for those who have more to tell the observers when the run is over."""
+    checked = check(asked)
+    source = read_source(checked.experiment)
+    config = with_recorded_schedule(with_source(checked, source))
     folder = RunFolder.planned(config)
-    with single_threaded():
-        blueprint = survey(config, folder)
+    for line in choices(asked.experiment, config.experiment):
+        warn_on_stderr(line)
+    with current_folder_kept(), single_threaded():
+        blueprint = survey(config, folder, watching.is_watched)
+        for line in choices_for(blueprint.interface.observations, config.experiment.network):
+            warn_on_stderr(f"chosen    {line}")
         memory = SharedArrays(blueprint.memory_specs())
         try:
-            folder.create(config, fingerprint_for(config.placement))
+            if config.placement.check_env and not is_of_a_family(config.experiment.env):
+                experiment = config.experiment
+                identity = identity_of(experiment.env, experiment.env_args, blueprint.origins)
+                warn_unless_it_repeats(blueprint.make_env, identity)
+            beginning = beginning_of(source, blueprint.build_policy(), folder, warn_on_stderr) if source else {}
+            folder.create(config, fingerprint_for(blueprint), blueprint.interface, beginning)
             with RunLock.acquire(folder.path):
-                blueprint.build_parameters(memory, device="cpu").initialise(blueprint.build_policy())
-                return run_to_end(blueprint, memory, folder, Standing())
+                initialise(blueprint, memory, folder)
+                return run_to_end(blueprint, memory, folder, Standing(), watching)
         finally:
-            memory.close_fd()
+            memory.close()
 
 
-def survey(config: Config, folder: RunFolder) -> Blueprint:
-    """The blueprint of a run in this folder, if its roles can live where they are asked to."""
-    placement = replace(config.placement, run_dir=folder.path.absolute())
-    blueprint = draw_blueprint(replace(config, placement=placement))
-    _check_placement(blueprint)
-    return blueprint
+def resume_or_start(config: Config, watching: Watching | None = None) -> RunResult:
+    """What a job that may be killed and begun again asks for: start, resume, or the result of a run that is complete.
 
-
-def fingerprint_for(placement: Placement) -> Fingerprint:
-    """Of the process that will compute: this one, or one as new as the workers."""
-    if placement.backend == "inline" or computes_like_a_new_process():
-        return take_fingerprint(placement.device)
-    return fingerprint_of_a_new_process(placement.device)
-
-
-def _check_placement(blueprint: Blueprint) -> None:
-    """Whether the roles can live where they are asked to."""
-    if blueprint.config.placement.backend == "inline":
-        warn_if_torch_was_used_before()
-        return
-    if sys.platform != "linux":
-        raise ConfigError(f"placement=processes needs Linux, this is {sys.platform}; use placement inline")
-    if platform.machine() not in ("x86_64", "AMD64"):
-        warnings.warn(
-            f"placement=processes was not proven on {platform.machine()}, whose memory order is weaker than that of "
-            "x86-64; compare a digest with placement inline before you rely on it",
-            stacklevel=3,
-        )
-    try:
-        cloudpickle.dumps(blueprint)
-    except Exception as error:
+    A folder that holds another experiment is refused.
+    """
+    path, watching = config.placement.run_dir, watching or Watching()
+    if path is None:
+        raise ConfigError("to resume or start a run, name its folder with run_dir (--run-dir)")
+    if not has_begun(path):
+        return train_watched(config, watching)
+    folder, config = RunFolder.existing(path), check(config)
+    config = replace(config, experiment=as_begun(config.experiment, folder))
+    env = None if isinstance(config.experiment.env, str) else config.experiment.env
+    # What the folder names is compared, not imported: it may be somebody else's.
+    changed = list(differences(experiment_document(folder.load_config(env)), experiment_document(config)))
+    if changed:
         raise ConfigError(
-            f"the environment cannot be handed to worker processes ({type(error).__name__}: {error}); make what it "
-            "closes over inside the callable, or use placement inline"
-        ) from error
+            f"{path} holds a run of another experiment; these settings differ:\n  "
+            + "\n  ".join(changed)
+            + f"\nSet them back, choose another run_dir, or change the run's length with `htsrl resume {path}`"
+        )
+    if folder.is_complete():
+        return folder.run_result()
+    return resume_watched(folder, Changes(placement=config.placement, env=env), watching)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import torch
 
@@ -12,6 +15,14 @@ from htsrl.numerics import single_threaded
 
 # A shell that runs the suite in the background lets it ignore Ctrl-C, and everything it starts; some tests send one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says something about the machine, not about the code.
+hypothesis.settings.register_profile("htsrl", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("htsrl")
+
+# Run folders are signed with a key of the suite's own, never with that of the user who runs it.
+_state = tempfile.TemporaryDirectory(prefix="htsrl-tests-state-")
+os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = _state.name
 
 
 @pytest.fixture

@@ -7,11 +7,16 @@ limit cuts an episode, are computed step by step in NumPy, all else that is lear
 
 Under `sync`, rollout j is made by theta[j] and update j starts there: this is textbook A2C and PPO. (With A2C and
 several unrolls per interval, each unroll's gradient is taken at the theta[j] that made it.)
-Under `hts`, rollout j is made by theta[max(j-1, 0)], and update j turns theta[j] into theta[j+1]:
+Under `hts`, rollout j is made by theta[max(j-K, 0)], K being the lag, 1 unless told otherwise, and update j turns
+theta[j] into theta[j+1]:
 
-    A2C   theta[j+1] = theta[j] - step(gradient at theta[j-1] of the loss on data of theta[j-1])
-    PPO   theta[j+1] = theta[j] after epochs of minibatches on data of theta[j-1]: the first within twice the clip
-          around theta[j-1]; later ones around what the first found at each step, weighted by how the two differ
+    A2C   theta[j+1] = theta[j] - step(gradient at theta[j-K] of the loss on data of theta[j-K])
+    PPO   theta[j+1] = theta[j] after epochs of minibatches on data of theta[j-K]. With lag_correction
+          none            clipped around theta[j-K]
+          decoupled       clipped around theta[j], weighted by how the two differ, with the values of theta[j]
+          recentered      the first epoch around theta[j-K], within a wider clip; later ones around what the first
+                          found at each step, weighted by how the two differ
+          delayed_update  theta[j+1] = theta[j] + (theta[j-K] after epochs of minibatches - theta[j-K])
 """
 
 from __future__ import annotations
@@ -50,9 +55,10 @@ def train_reference(experiment: Experiment, gradient_at: Literal["behaviour", "c
         reference = Reference([initial_network(experiment, worlds)], [])
         stepper = Stepper(experiment.algorithm, reference.thetas[0])
         for j in range(experiment.num_intervals):
-            behaviour = reference.thetas[max(j - 1, 0) if experiment.schedule == "hts" else j]
+            behaviour, now = reference.thetas[max(j - lag(experiment), 0)], reference.thetas[j]
             rollout = worlds.roll_out(behaviour, experiment.interval_steps)
-            theta = copy.deepcopy(reference.thetas[j])
+            theta = copy.deepcopy(behaviour if is_delayed(experiment) else now)
+            stepper.start_from(theta)
             stepper.set_learning_rate(learning_rate(experiment, j))
             if isinstance(experiment.algorithm, A2C):
                 differentiated = behaviour if gradient_at == "behaviour" else theta
@@ -60,9 +66,27 @@ def train_reference(experiment: Experiment, gradient_at: Literal["behaviour", "c
             else:
                 ratios = ppo_update(experiment, experiment.algorithm, rollout, j, stepper, theta)
                 reference.first_ratios.append(ratios)
+                if is_delayed(experiment):
+                    apply_displacement(theta, behaviour, now)
             reference.thetas.append(theta)
         worlds.close()
         return reference
+
+
+def correction(experiment: Experiment) -> str:
+    named = experiment.algorithm.lag_correction
+    return "none" if lag(experiment) == 0 else "recentered" if named == "auto" else named
+
+
+def is_delayed(experiment: Experiment) -> bool:
+    return correction(experiment) == "delayed_update"
+
+
+def apply_displacement(theta: ActorCritic, start: ActorCritic, now: ActorCritic) -> None:
+    """`theta` is where an update from `start` has ended, and becomes what the update makes of `now`."""
+    with torch.no_grad():
+        for parameter, before, newest in zip(theta.parameters(), start.parameters(), now.parameters(), strict=True):
+            parameter.copy_(newest + (parameter - before))
 
 
 def a2c_update(
@@ -87,35 +111,63 @@ def ppo_update(
     experiment: Experiment, settings: PPO, rollout: Rollout, j: int, stepper: Stepper, theta: ActorCritic
 ) -> Tensor:
     """Returns the ratios of the first minibatch."""
-    samples = Samples.of(rollout, settings, experiment.unroll_steps)
+    form, is_by_batch = correction(experiment), settings.advantage_normalization == "batch"
+    if form == "decoupled":
+        samples = decoupled_samples(rollout, settings, experiment.unroll_steps, theta)
+    else:
+        samples = Samples.of(rollout, settings, experiment.unroll_steps)
+    if settings.normalize_advantages and is_by_batch:
+        whole = samples.advantages
+        samples = replace(samples, advantages=(whole - whole.mean()) / (whole.std() + 1e-5))
     seen_log_probs, seen_values = torch.empty_like(samples.log_probs), torch.empty_like(samples.values)
     clip = settings.clip_range * (remaining(experiment, j) if settings.anneal_clip_range else 1.0)
     all_ratios: list[Tensor] = []
-    is_decoupled = experiment.schedule == "hts" and settings.lag_correction != "none"
     for epoch in range(settings.epochs):
-        if epoch == 1 and is_decoupled:
+        if epoch == 1 and form == "recentered":
             samples = replace(samples, log_probs=seen_log_probs.clone(), values=seen_values.clone())
-        width = 2 if epoch == 0 and is_decoupled else 1
+        width = settings.first_epoch_clip_factor if epoch == 0 and form == "recentered" else 1.0
         order = shuffled(experiment.seed, j, epoch, len(samples.returns))
-        for index in np.split(order, settings.num_minibatches):
+        for index in np.split(order, pieces_of(settings)):
             minibatch = samples.rows(torch.from_numpy(index))
             log_probs, entropies = theta.assess(minibatch.obs, minibatch.actions)
             seen_log_probs[index], seen_values[index] = log_probs.detach(), theta.value(minibatch.obs).detach()
             log_ratio = log_probs - minibatch.log_probs
             ratio = log_ratio.exp()
             all_ratios.append(ratio.detach())
-            kl, is_bounded = (ratio - 1 - log_ratio).mean(), epoch > 0 or not is_decoupled
+            kl, is_bounded = (ratio - 1 - log_ratio).mean(), epoch > 0 or form != "recentered"
             if settings.target_kl is not None and is_bounded and kl > 1.5 * settings.target_kl:
                 return all_ratios[0]
-            gains = minibatch.scaled_advantages(settings)
+            gains = minibatch.advantages if is_by_batch else minibatch.scaled_advantages(settings)
             surrogate = torch.min(gains * ratio, gains * ratio.clamp(1 - width * clip, 1 + width * clip))
-            policy_loss = -(minibatch.weights() * surrogate).mean()
+            policy_loss = -(minibatch.weights(settings.max_importance_weight) * surrogate).mean()
             value_loss = ppo_value_loss(theta.value(minibatch.obs), minibatch, settings, width)
             stepper.descend(total(settings, policy_loss, value_loss, entropies), at=theta, moving=theta)
     return all_ratios[0]
 
 
-def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO, width: int) -> Tensor:
+def pieces_of(settings: PPO) -> int:
+    assert settings.num_minibatches is not None
+    return settings.num_minibatches
+
+
+def decoupled_samples(rollout: Rollout, settings: PPO, unroll_steps: int, theta: ActorCritic) -> Samples:
+    """As if `theta` had made the data, but for the probabilities with which actions were taken."""
+    plain = Samples.of(rollout, settings, unroll_steps)
+    pieces = [plain.rows(index) for index in torch.arange(len(plain.returns)).tensor_split(pieces_of(settings))]
+    with torch.no_grad():
+        log_probs = torch.cat([theta.assess(piece.obs, piece.actions)[0] for piece in pieces])
+        values = torch.cat([theta.value(piece.obs) for piece in pieces])
+    values_TB = values.numpy().reshape(rollout.values.shape)
+    # Of what only the one that acted has seen.
+    next_values_TB = (rollout.next_values + (values_TB - rollout.values)).astype(np.float32)
+    for t, b in np.ndindex(values_TB.shape):
+        if t + 1 < len(values_TB) and not rollout.truncated[t, b]:
+            next_values_TB[t, b] = values_TB[t + 1, b]
+    valued = replace(rollout, values=values_TB, next_values=next_values_TB)
+    return replace(Samples.of(valued, settings, unroll_steps), log_probs=log_probs)
+
+
+def ppo_value_loss(values: Tensor, minibatch: Samples, settings: PPO, width: float) -> Tensor:
     errors = (values - minibatch.returns) ** 2
     if settings.value_clip_range is None:
         return errors.mean()
@@ -128,12 +180,18 @@ def total(settings: A2C | PPO, policy_loss: Tensor, value_loss: Tensor, entropie
     return policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * entropies.mean()
 
 
+def lag(experiment: Experiment) -> int:
+    if experiment.schedule != "hts":
+        return 0
+    return 1 if experiment.lag is None else experiment.lag
+
+
 def remaining(experiment: Experiment, j: int) -> float:
     return 1 - j / experiment.num_intervals
 
 
 def learning_rate(experiment: Experiment, j: int) -> float:
-    settings = experiment.algorithm
+    settings: A2C | PPO = experiment.algorithm
     return settings.learning_rate * (remaining(experiment, j) if settings.anneal_learning_rate else 1.0)
 
 
@@ -149,6 +207,12 @@ class Stepper:
             self._optimizer = torch.optim.Adam(self._vectors, eps=epsilon, fused=True)
         else:
             self._optimizer = torch.optim.RMSprop(self._vectors, alpha=decay, eps=epsilon, foreach=False)
+
+    def start_from(self, network: ActorCritic) -> None:
+        """Of what was learned before, only the optimizer's running means stay."""
+        with torch.no_grad():
+            for vector, parameter in zip(self._vectors, network.parameters(), strict=True):
+                vector.copy_(padded(parameter))
 
     def set_learning_rate(self, value: float) -> None:
         self._optimizer.param_groups[0]["lr"] = value
@@ -200,8 +264,8 @@ class Samples:
         made = (self.obs, self.actions, self.behaviour_log_probs, self.log_probs, self.values)
         return Samples(*(column[index] for column in (*made, self.advantages, self.returns)))
 
-    def weights(self) -> Tensor:
-        return torch.exp(self.log_probs - self.behaviour_log_probs).clamp(max=2)
+    def weights(self, maximum: float) -> Tensor:
+        return torch.exp(self.log_probs - self.behaviour_log_probs).clamp(max=maximum)
 
     def scaled_advantages(self, settings: A2C | PPO) -> Tensor:
         x = self.advantages

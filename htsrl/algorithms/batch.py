@@ -47,6 +47,10 @@ class Batch:
     def with_rewards(self, rewards_TB: Tensor) -> Batch:
         return replace(self, steps=replace(self.steps, rewards_TB=rewards_TB))
 
+    def valued_by(self, values: Tensor) -> Batch:
+        """The same with values of another version, one for each of the flattened steps."""
+        return replace(self, steps=self.steps.valued_by(values.view_as(self.steps.values_TB)))
+
     def learned_rows(self) -> Tensor | slice:
         """Which rows of the flattened steps to learn from."""
         if self.active is None or self.active.all():

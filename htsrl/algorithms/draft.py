@@ -7,20 +7,20 @@ one version and applied to another: that is all the delayed gradient needs.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from htsrl.algorithms.gradient import Gradient
-from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.objective import Objective, TargetsOf
 from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
-from htsrl.config import Algorithm
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing
-from htsrl.dataflow.versions import NUM_SLOTS
 from htsrl.errors import TrainingDiverged
-from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
+from htsrl.processes.kill_points import kill_point
 
 
 class Draft:
@@ -32,9 +32,17 @@ class Draft:
         self._gradient = gradient
         self._loss = torch.zeros(())
 
-    def targets(self, num_rows: int) -> Targets:
+    def targets(self, kind: type[TargetsOf], num_rows: int) -> TargetsOf:
         """Where to write what the gradients of this update aim at: everybody who takes them looks there."""
-        return self._gradient.targets(num_rows)
+        return self._gradient.targets(kind, num_rows)
+
+    def set_targets(self, targets: TargetsOf) -> TargetsOf:
+        """Write down what the gradients of this update aim at; returns them where everybody looks."""
+        columns: Any = targets
+        shared: Any = self.targets(type(targets), len(columns[0]))
+        for place, column in zip(shared, columns, strict=True):
+            place.copy_(column)
+        return shared  # type: ignore[no-any-return]
 
     def differentiate(self, objective: Objective, at: Policy, chosen: Chosen) -> Tensor:
         """Take the gradient of the mean loss of some sequences, at whichever parameters; returns the loss's parts."""
@@ -54,18 +62,20 @@ class Draft:
     def step(self, learning_rate: float) -> None:
         """Move the draft's parameters by the gradient, wherever that was taken."""
         self._optimizer.step(learning_rate)
-        reach("optimizer step")
+        self._gradient.beat()
+        kill_point("optimizer step")
 
 
 class Drafts:
     """Makes drafts: an optimizer for every slot of the parameter ring, all moving by the same gradient."""
 
-    def __init__(self, ring: ParameterRing, algorithm: Algorithm, gradient: Gradient | None = None) -> None:
+    def __init__(self, ring: ParameterRing, settings: CommonSettings, gradient: Gradient | None = None) -> None:
         """Unless told otherwise, gradients are taken here, in one shard."""
         self._ring = ring
         self._gradient = gradient or Gradient.in_one_shard(ring.modules[0])
         self._optimizers = [
-            optimizer_of(algorithm, ring.slots[slot], ring.steps[slot], self._gradient.sum) for slot in range(NUM_SLOTS)
+            optimizer_of(settings, slot, steps, self._gradient.sum)
+            for slot, steps in zip(ring.slots, ring.steps, strict=True)
         ]
 
     def begin(self, version: int) -> Draft:

@@ -5,36 +5,46 @@ on who takes which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from htsrl.algorithms.objective import Objective, Targets
+from htsrl.algorithms.objective import Objective, TargetsOf
 from htsrl.algorithms.sequences import Chosen, count, cut
-from htsrl.dataflow.gradient_orders import MOST_PARTS, GradientOrders, Helpers, Order
+from htsrl.dataflow.gradient_orders import MAX_PARTS, GradientOrders, Helpers, Order
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
-from htsrl.kill_points import reach
 from htsrl.policies.policy import Policy
+from htsrl.processes.kill_points import kill_point
+
+Beat = Callable[[], None]
+"""A sign of life in the middle of an update."""
+
+
+def no_beat() -> None:
+    """Where nobody watches."""
 
 
 class GradientShards:
     """Takes shards of a gradient, each into a row of its own, and adds them up in the first."""
 
-    def __init__(self, rows: Tensor, losses: Tensor, module: nn.Module) -> None:
-        """`rows` are flat like the parameters of `module`, and of all others that are differentiated."""
+    def __init__(self, rows: Tensor, losses: Tensor, module: nn.Module, beat: Beat = no_beat) -> None:
+        """`rows` are flat like the parameters of `module`, and of all others that are differentiated. `beat` is called
+        after every shard."""
         self._rows = rows
         self._losses = losses
+        self.beat = beat
         layout = FlatLayout.of(module)
         self._views = [layout.views(row, module) for row in rows]
         self._parameters: dict[Policy, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
 
     @classmethod
-    def over(cls, memory: SharedArrays, ring: ParameterRing) -> GradientShards:
+    def over(cls, memory: SharedArrays, ring: ParameterRing, beat: Beat = no_beat) -> GradientShards:
         """Where others find them, or on the ring's own device."""
         rows, losses = (torch.from_numpy(memory[name]) for name in ("shard_gradients", "shard_losses"))
-        return cls(rows.to(ring.slots.device), losses.to(ring.slots.device), ring.modules[0])
+        return cls(rows.to(ring.slots.device), losses.to(ring.slots.device), ring.modules[0], beat)
 
     @property
     def sum(self) -> Tensor:
@@ -58,6 +68,7 @@ class GradientShards:
             loss = objective(policy, parts[shard])
             (loss[0] * share).backward()  # type: ignore[no-untyped-call]
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
+            self.beat()
 
     def _direct_gradient(self, policy: Policy, shard: int) -> None:
         """Have the policy's next gradient added to a shard's row. Its parameters take a while to find, so only once."""
@@ -93,12 +104,16 @@ class Gradient:
     def in_one_shard(cls, module: nn.Module) -> Gradient:
         """In memory of its own."""
         size, device = FlatLayout.of(module).size, next(module.parameters()).device
-        rows, losses = torch.zeros(1, size, device=device), torch.zeros(1, MOST_PARTS, device=device)
+        rows, losses = torch.zeros(1, size, device=device), torch.zeros(1, MAX_PARTS, device=device)
         return cls(GradientShards(rows, losses, module), own=(0,), modules=(module,))
 
     @property
     def sum(self) -> Tensor:
         return self._shards.sum
+
+    def beat(self) -> None:
+        """Tell the supervisor that the update gets on."""
+        self._shards.beat()
 
     def begin(self, update: int) -> None:
         """Before anything is written that gradients of the update are taken from."""
@@ -106,11 +121,11 @@ class Gradient:
         if self._helpers:  # may still be at an order of a learner that has died
             self._helpers.await_answers()
 
-    def targets(self, num_rows: int) -> Targets:
+    def targets(self, kind: type[TargetsOf], num_rows: int) -> TargetsOf:
         """Helpers, if there are any, look at the same, so the learner writes there between gradients."""
         if self._helpers:
-            return shared_targets(self._helpers.orders)
-        return Targets(*torch.zeros(len(Targets._fields), num_rows, device=self.sum.device))
+            return shared_targets(kind, self._helpers.orders)
+        return kind(*torch.zeros(num_columns(kind), num_rows, device=self.sum.device))
 
     def take(self, objective: Objective, policy: Policy, chosen: Chosen) -> Tensor:
         """The gradient of the mean loss of these sequences, in `sum`; returns the parts of the loss."""
@@ -120,7 +135,7 @@ class Gradient:
         self._shards.take(self._own, objective, policy, chosen, num_steps)
         if self._helpers:
             self._helpers.await_answers()
-        reach("before a sum of gradients")
+        kill_point("before a sum of gradients")
         return self._shards.add_up()[: objective.num_parts]
 
     def _ask(self, helpers: Helpers, epoch: int, policy: Policy, chosen: Chosen, num_steps: int) -> None:
@@ -132,9 +147,14 @@ class Gradient:
         helpers.ask(Order(self._update, epoch, slot, is_shuffled, neighbours.start, neighbours.stop, num_steps))
 
 
-def shared_targets(orders: GradientOrders) -> Targets:
-    assert len(orders.targets) == len(Targets._fields)
-    return Targets(*torch.from_numpy(orders.targets))
+def shared_targets(kind: type[TargetsOf], orders: GradientOrders) -> TargetsOf:
+    assert len(orders.targets) == num_columns(kind)
+    return kind(*torch.from_numpy(orders.targets))
+
+
+def num_columns(kind: Any) -> int:
+    """Of a NamedTuple of targets."""
+    return len(kind._fields)
 
 
 def chosen_by(order: Order, orders: GradientOrders) -> Chosen:

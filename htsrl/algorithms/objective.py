@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
-from htsrl.algorithms.sequences import Chosen, Rows, Sequences, taken
-from htsrl.algorithms.statistics import normalized
+from htsrl.algorithms.sequences import Chosen, Piece, Rows, Sequences, taken
+from htsrl.algorithms.statistics import EPSILON, normalized
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import Policy
 
-
-class Targets(NamedTuple):
-    """What gradients aim at, an entry for each of the flattened steps."""
-
-    advantages: Tensor
-    returns: Tensor
-    log_probs: Tensor
-    """Of decoupled PPO: those that the first epoch found when it came to the step."""
-    values: Tensor
-    """Of the same."""
+TargetsOf = TypeVar("TargetsOf")
+"""A NamedTuple of tensors, an entry for each of the flattened steps: what gradients aim at."""
 
 
 class Objective(Protocol):
@@ -40,7 +32,7 @@ class Objective(Protocol):
         """Means over those steps: what to differentiate, then the parts to report."""
 
 
-class Seen(NamedTuple):
+class PolicyOutputs(NamedTuple):
     """What a policy makes of the learned steps among some sequences."""
 
     rows: Rows
@@ -49,30 +41,40 @@ class Seen(NamedTuple):
     values: Tensor
 
 
-class BatchView(ABC):
+class BatchObjective(ABC, Generic[TargetsOf]):
     """A batch as sequences, and its targets, which every loss looks at anew."""
 
+    num_parts = 1
     epoch = 0
 
-    def __init__(self, batch: Batch, targets: Targets, sequence_steps: int) -> None:
+    def __init__(self, batch: Batch, targets: TargetsOf, sequence_steps: int) -> None:
         self.targets = targets
         self.sequences = Sequences(batch, sequence_steps)
         self._observations = {name: flat_steps(x) for name, x in batch.observations.items()}
         self._actions = flat_steps(batch.actions)
 
     @abstractmethod
-    def loss(self, seen: Seen) -> tuple[Tensor, ...]: ...
+    def loss(self, seen: PolicyOutputs) -> tuple[Tensor, ...]:
+        """Means over the rows that were seen: what to differentiate, then `num_parts - 1` numbers to report."""
 
     def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
-        piece = self.sequences.choose(chosen)
+        return self.loss(self.see(policy, self.sequences.choose(chosen)))
+
+    def see(self, policy: Policy, piece: Piece) -> PolicyOutputs:
         observations = {name: taken(x, piece.rows) for name, x in self._observations.items()}
         distribution, values = policy(observations, piece.past)
-        return self.loss(Seen(piece.learned, taken(self._actions, piece.learned), distribution, values))
+        return PolicyOutputs(piece.learned, taken(self._actions, piece.learned), distribution, values)
+
+    @property
+    def all_sequences(self) -> slice:
+        """For those who take a gradient of the whole batch."""
+        return slice(0, len(self.sequences.starts))
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         return self.sequences.choose(chosen).learned
 
-    def normalize_advantages(self, chosen: Chosen, advantages: Tensor) -> None:
-        """Set the targets of these sequences by mean and deviation over all of them, whoever takes which shard."""
+    def normalize_advantages(self, chosen: Chosen, advantages: Tensor, epsilon: float = EPSILON) -> None:
+        """Set the target `advantages` of these by mean and deviation over all of them, whoever takes which shard."""
         rows = self.learned_rows(chosen)
-        self.targets.advantages[rows] = normalized(advantages[rows])
+        targets: Any = self.targets
+        targets.advantages[rows] = normalized(advantages[rows], epsilon)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+EPSILON = 1e-8
+"""Added to a deviation that is divided by."""
+
 
 class Statistics:
     """Collects scalars by name; reads them from the device once, at the end."""
@@ -24,8 +27,8 @@ def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
     return 1 - (returns - values).var(correction=0) / returns.var(correction=0)
 
 
-def normalized(advantages: Tensor) -> Tensor:
-    """Mean 0 and deviation 1; of a single one there is nothing to tell."""
+def normalized(advantages: Tensor, epsilon: float = EPSILON) -> Tensor:
+    """Mean 0 and deviation 1, the one with n - 1 under its root; of a single one there is nothing to tell."""
     if len(advantages) < 2:
         return torch.zeros_like(advantages)
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    return (advantages - advantages.mean()) / (advantages.std() + epsilon)

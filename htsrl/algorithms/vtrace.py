@@ -13,8 +13,8 @@ from torch import Tensor
 
 from htsrl.algorithms.returns import Transitions
 
-MOST_RHO = 1.0
-MOST_C = 1.0
+RHO_CLIP = 1.0
+C_CLIP = 1.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def vtrace(steps: Transitions, log_ratios_TB: Tensor, discount: float, trace_dec
     """`steps` hold the values of the policy that learns, and `log_ratios_TB` its log-probabilities minus those of the
     policy that acted. Sums are cut every `unroll_steps`."""
     ratios_TB = log_ratios_TB.exp()
-    rhos_TB, cs_TB = ratios_TB.clamp(max=MOST_RHO), trace_decay * ratios_TB.clamp(max=MOST_C)
+    rhos_TB, cs_TB = ratios_TB.clamp(max=RHO_CLIP), trace_decay * ratios_TB.clamp(max=C_CLIP)
     has_future_TB = (~steps.terminated_TB).float()
     continues_TB = (~(steps.terminated_TB | steps.truncated_TB)).float()
     continues_TB[unroll_steps - 1 :: unroll_steps] = 0.0

@@ -24,21 +24,23 @@ class Archive:
         for document in whole_documents(folder):
             self._compare(name_of(document["version"]), document.get("mean_return"))
 
-    def take_in(self, written: Written) -> None:
+    def take_in(self, written: Written) -> Path | None:
+        """Make it count; returns where it is, or None where it could not be written."""
         try:
-            self._commit(written)
+            return self._commit(written)
         except OSError as error:
             self._has_failed = True
             self._say(
                 f"warning: no checkpoint of version {written.version}: {error}; training goes on, the one before it "
                 "stays, and it is tried again"
             )
+            return None
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write one now."""
         self.take_in(write(self._folder, checkpoint))
 
-    def _commit(self, written: Written) -> None:
+    def _commit(self, written: Written) -> Path:
         if written.path is None:
             raise OSError(written.problem)
         try:
@@ -52,6 +54,7 @@ class Archive:
         if self._has_failed:
             self._say("checkpoints are being written again")
             self._has_failed = False
+        return path
 
     def _compare(self, name: str, mean_return: float | None) -> None:
         if mean_return is not None and mean_return >= self._best_return:

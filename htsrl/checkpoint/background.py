@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from htsrl.checkpoint.files import Checkpoint, prepare_checkpoint
 
 RETRY_SECONDS = 30.0
+LOOK_SECONDS = 0.1
+"""How often one who waits for a checkpoint looks whether more of it is written."""
 FIRST_SECONDS = 10.0
 """Until the first, so that a run that is killed early has something to go on from."""
 
@@ -29,11 +31,11 @@ class Written:
     problem: str = ""
 
 
-def write(folder: Path, checkpoint: Checkpoint) -> Written:
+def write(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None] = lambda: None) -> Written:
     """Write it under a temporary name, or say why that cannot be."""
     version, mean_return = checkpoint.document["version"], checkpoint.document["mean_return"]
     try:
-        return Written(version, mean_return, str(prepare_checkpoint(folder, checkpoint)))
+        return Written(version, mean_return, str(prepare_checkpoint(folder, checkpoint, on_part)))
     except OSError as error:
         return Written(version, mean_return, None, f"{error.strerror or error} ({folder})")
 
@@ -49,18 +51,22 @@ class BackgroundCheckpoints:
         last_time: NDArray[Any],
         take: Callable[[int], Checkpoint],
         announce: Callable[[Written], None],
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """`last_time` is one number in shared memory: a learner that dies often is due all the same."""
+        """`last_time` is one number in shared memory: a learner that dies often is due all the same. `beat` is called
+        while one is waited for, as long as more of it is written."""
         self._folder = folder
         self._every_updates = every_updates
         self._every_seconds = every_seconds
         self._take = take
         self._announce = announce
+        self._beat = beat
         self._last_time = last_time
         if not last_time[0]:
             last_time[0] = time.monotonic() - max(0.0, (every_seconds or 0.0) - FIRST_SECONDS)
         self._thread: threading.Thread | None = None
         self._written: Written | None = None
+        self._parts_written = 0  # by all threads so far, of which there is one at a time
 
     def at_barrier(self, version: int) -> None:
         """Called before update `version` begins, while nobody may change what it reads."""
@@ -75,7 +81,11 @@ class BackgroundCheckpoints:
     def finish(self) -> None:
         """Wait for the one that is being written, and announce it."""
         if self._thread is not None:
-            self._thread.join()
+            while self._thread.is_alive():
+                parts_before = self._parts_written
+                self._thread.join(LOOK_SECONDS)
+                if self._parts_written != parts_before:
+                    self._beat()
             self._collect()
 
     def _begin(self, checkpoint: Checkpoint) -> None:
@@ -84,10 +94,13 @@ class BackgroundCheckpoints:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         try:
-            self._written = write(self._folder, checkpoint)
+            self._written = write(self._folder, checkpoint, self._count_part)
         except Exception as error:  # whatever it is, training goes on and the next one is tried
             version, mean_return = checkpoint.document["version"], checkpoint.document["mean_return"]
             self._written = Written(version, mean_return, None, f"{type(error).__name__}: {error}")
+
+    def _count_part(self) -> None:
+        self._parts_written += 1
 
     def _collect(self) -> None:
         if self._thread is None or self._thread.is_alive() or self._written is None:

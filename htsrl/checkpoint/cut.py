@@ -1,10 +1,13 @@
 """A cut through a run: all of shared memory that its future depends on.
 
-The words say what is whole at any instant: version v is published; each environment has completed b rollouts and has
-a capsule from there; the storages hold the completed rollouts from v on, which nobody has learned from yet. Whatever
-was begun beyond that is left out, and made again to the same bits. The learner may cut when it begins update v, for
-until it publishes nobody touches what it copies; anybody may once all others have stopped. Under an asynchronous
-schedule executors never wait for the learner, so there an environment's part is copied again until it stood still.
+The words say what is whole at any instant: version v is published, and those before it that may still act or be
+differentiated are in their slots; each environment has completed b rollouts and has a capsule from there; the storages
+hold the completed rollouts that nobody has learned from yet. Whatever was begun beyond that is left out, and made again
+to the same bits. The learner may cut when it begins update v, for until it publishes nobody touches what it copies;
+anybody may once all others have stopped. Under an asynchronous schedule executors never wait for the learner, so there
+an environment's part is copied again until it stood still.
+
+Beside storages and capsules, what is kept is what the arrays' declarations say (`ArraySpec.kept_by`).
 """
 
 from __future__ import annotations
@@ -17,49 +20,44 @@ from numpy.typing import NDArray
 
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import Words
+from htsrl.dataflow.learner_slots import EPISODE_WINDOWS, NUM_HASHED_COLUMNS
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.queue import ORDERS, RELEASED
-from htsrl.dataflow.shared import Shared
+from htsrl.dataflow.trajectory import INFO_PREFIX
 from htsrl.dataflow.versions import slot_of
 from htsrl.errors import CheckpointDamaged
+from htsrl.roles.shared import Shared
 
 Arrays = dict[str, NDArray[Any]]
-SLOT_ARRAYS = (
-    "parameter_slots",
-    "optimizer_steps",
-    "statistics",
-    "digest_chains",
-    "episode_counts",
-    "episode_windows",
-    "env_errors",
-)
 
 
-def take_cut(shared: Shared, memory: SharedArrays, version: int, completed: Words) -> Arrays:
-    """Copy what a run needs to go on from `version` and, environment by environment, from `completed` rollouts."""
-    views = _views(shared, memory, version, completed)
-    arrays = {name: np.array(view) for name, view in views}
+def take_cut(shared: Shared, memory: SharedArrays, version: int, completed: Words | None) -> Arrays:
+    """Copy what a run needs to go on from `version` and, environment by environment, from `completed` rollouts; None is
+    wherever each stands when it is copied."""
+    arrays = {name: np.array(view) for name, view in _version_views(memory, version)}
+    if completed is None:
+        return arrays | _copies_of_moving_envs(shared, memory)
+    storages = _storages_in_use(shared, version, completed)
+    arrays |= {name: np.array(view) for name, view in _env_views(shared, memory, storages)}
     capsules = [shared.capsules.get(env, int(rollout)) for env, rollout in enumerate(completed)]
     heaps = [shared.capsules.read(env, capsule) for env, capsule in enumerate(capsules)]
     return arrays | _capsule_arrays(completed, capsules, heaps)
 
 
-def take_queued_cut(shared: Shared, memory: SharedArrays, version: int) -> Arrays:
+def _copies_of_moving_envs(shared: Shared, memory: SharedArrays) -> Arrays:
     """The same where environments have come as far as they have, and go on while they are copied."""
-    exchange, views = shared.exchange, dict(_queued_views(shared, memory, version))
-    by_env = {name: view for name, view in views.items() if name == ORDERS or name.startswith("storage")}
-    arrays = {name: np.empty_like(view) if name in by_env else np.array(view) for name, view in views.items()}
+    exchange, spec = shared.exchange, shared.storages.spec
+    views = dict(_env_views(shared, memory, range(spec.num_storages)))
+    arrays = {name: np.empty_like(view) for name, view in views.items()}
     completed, capsules, heaps = np.zeros_like(exchange.completed_rollouts), [], []
     for env in range(len(completed)):
-        columns = shared.storages.spec.columns_of(env)
         while True:
             completed[env] = rollout = int(exchange.completed_rollouts[env])
             capsule = shared.capsules.get(env, rollout)
             if exchange.completed_rollouts[env] != rollout:
                 continue
             heap = shared.capsules.read(env, capsule)
-            for name, view in by_env.items():
-                part = env if name == ORDERS else columns
+            for name, view in views.items():
+                part = spec.columns_of(env) if name.startswith("storage ") else env
                 arrays[name][:, part] = view[:, part]
             if exchange.completed_rollouts[env] == rollout:
                 break
@@ -82,14 +80,14 @@ def _capsule_arrays(completed: Words, capsules: Sequence[Capsule], heaps: Sequen
 
 def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared, memory: SharedArrays) -> None:
     """Fill the shared memory of a run that has not begun."""
+    arrays = with_versions_named(arrays, version)
+    for name, view in _version_views(memory, version):
+        view[...] = _part(arrays, name, view)
     completed = _part(arrays, "completed_rollouts", shared.exchange.completed_rollouts)
-    queued, first = shared.queue is not None, np.full_like(completed, version)
-    if queued:
-        first = _part(arrays, f"slot {slot_of(version)}/{RELEASED}", completed)
-    if not ((first <= completed) & (completed <= first + shared.storages.spec.num_storages)).all():
+    released = shared.source.released(version)
+    if not ((released <= completed) & (completed <= released + shared.storages.spec.num_storages)).all():
         raise CheckpointDamaged(f"the checkpoint of version {version} has environments at rollouts {completed}")
-    views = _queued_views(shared, memory, version) if queued else _views(shared, memory, version, completed)
-    for name, view in views:
+    for name, view in _env_views(shared, memory, _storages_in_use(shared, version, completed)):
         view[...] = _part(arrays, name, view)
     _restore_capsules(arrays, completed, shared)
     shared.exchange.completed_rollouts[:] = completed
@@ -97,28 +95,63 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
     shared.exchange.note_restored(version)
 
 
-def _views(shared: Shared, memory: SharedArrays, version: int, completed: Words) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The parts of the memory that count, by name."""
-    yield from _slot_views(memory, version, SLOT_ARRAYS)
-    rollouts = {int(rollout) - 1 for rollout in completed} | {version if (completed > version).any() else -1}
-    for storage in sorted({shared.storages.of_rollout(rollout) for rollout in rollouts if rollout >= 0}):
+def _version_views(memory: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """What belongs to versions in use: all slots but the one that the next version takes."""
+    for spec in memory.specs:
+        if spec.kept_by == "version":
+            num_slots = spec.shape[0]
+            for in_use in range(max(version + 2 - num_slots, 0), version + 1):
+                yield f"version {in_use}/{spec.name}", memory[spec.name][slot_of(in_use, num_slots), ...]
+
+
+def _env_views(shared: Shared, memory: SharedArrays, storages: Sequence[int]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """What belongs to environments, which the second axis tells apart, in storages by their columns."""
+    for spec in memory.specs:
+        if spec.kept_by == "env":
+            yield spec.name, memory[spec.name]
+    for storage in storages:
         for name, field in shared.storages.lasting.items():
             yield f"storage {storage}/{name}", field[storage]
 
 
-def _queued_views(shared: Shared, memory: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The same where rollouts queue, in all storages."""
-    yield from _slot_views(memory, version, (*SLOT_ARRAYS, RELEASED))
-    yield ORDERS, memory[ORDERS]
-    for storage in range(shared.storages.spec.num_storages):
-        for name, field in shared.storages.lasting.items():
-            yield f"storage {storage}/{name}", field[storage]
+def _storages_in_use(shared: Shared, version: int, completed: Words) -> list[int]:
+    """Those of complete rollouts not yet learned from, and of the last one of each environment, at whose end the next
+    begins."""
+    released = shared.source.released(version)
+    rollouts: set[int] = set()
+    for first, end in zip(released.tolist(), completed.tolist(), strict=True):
+        rollouts |= {*range(max(min(first, end - 1), 0), end)}
+    return sorted({shared.storages.of_rollout(rollout) for rollout in rollouts})
 
 
-def _slot_views(memory: SharedArrays, version: int, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
-    for slot in sorted({slot_of(version), slot_of(max(version - 1, 0))}):
-        for name in names:
-            yield f"slot {slot}/{name}", memory[name][slot, ...]
+def with_versions_named(arrays: Mapping[str, NDArray[Any]], version: int) -> Mapping[str, NDArray[Any]]:
+    """Checkpoints used to tell versions by their slots, of which there were three whatever the schedule."""
+    versions = {f"slot {slot_of(v, num_slots=3)}": f"version {v}" for v in (version, max(version - 1, 0))}
+    named = {}
+    for name, array in arrays.items():
+        slot, _, rest = name.partition("/")
+        named[f"{versions[slot]}/{rest}" if slot in versions else name] = array
+    return named
+
+
+def with_info_of(arrays: Mapping[str, NDArray[Any]], before: Sequence[str], now: Sequence[str]) -> Arrays:
+    """A checkpoint of a run that logged the numbers `before` of its episodes' infos, for one that logs those of `now`:
+    what was not logged is not a number, as where an environment did not tell. No bit depends on any of it."""
+    fitted = {}
+    for name, array in arrays.items():
+        if name.endswith(f"/{EPISODE_WINDOWS}"):
+            if array.ndim != 2 or len(array) != NUM_HASHED_COLUMNS + len(before):
+                raise CheckpointDamaged(f"{name!r} has shape {array.shape}, and {len(before)} numbers of infos")
+            known = dict(zip(before, array[NUM_HASHED_COLUMNS:], strict=True))
+            unknown = np.full_like(array[0], np.nan)
+            fitted[name] = np.stack([*array[:NUM_HASHED_COLUMNS], *(known.get(key, unknown) for key in now)])
+        else:
+            fitted[name] = array
+            place, _, field = name.rpartition("/")
+            if field == "episode_returns":
+                for key in set(now) - set(before):
+                    fitted[f"{place}/{INFO_PREFIX}{key}"] = np.full_like(array, np.nan)
+    return fitted
 
 
 def _restore_capsules(arrays: Mapping[str, NDArray[Any]], completed: Words, shared: Shared) -> None:

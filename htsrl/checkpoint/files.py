@@ -21,11 +21,17 @@ from htsrl.checkpoint.arrays import from_bytes, to_pieces
 from htsrl.checkpoint.manifest import MANIFEST_FILE, MANIFEST_LIMIT_BYTES, STATE_FILE, FileSum, Manifest
 from htsrl.checkpoint.verified import blaming, read_verified
 from htsrl.errors import CheckpointDamaged
-from htsrl.kill_points import reach
+from htsrl.processes.kill_points import kill_point
 
 SET_ASIDE = ".old-"
 NAME = re.compile(r"(?:\.old-)?([0-9]{9}|[1-9][0-9]{9,})")
+PART_BYTES = 4 << 20
 TEMPORARY_NAME = re.compile(r"\.tmp-(.*)-([0-9]{1,9})")
+
+
+def checkpoints_in(run_dir: Path) -> Path:
+    """The folder of a run's checkpoints."""
+    return run_dir / "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -37,22 +43,24 @@ class Checkpoint:
     arrays: Mapping[str, NDArray[Any]]
 
 
-def prepare_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+def prepare_checkpoint(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None] = lambda: None) -> Path:
     """Write all of a checkpoint to disk under a temporary name, under which it does not count yet.
 
-    The arrays must not change meanwhile. Where it fails, on a full disk for one, nothing of it stays.
+    The arrays must not change meanwhile. Where it fails, on a full disk for one, nothing of it stays. `on_part` is told
+    of every few megabytes that were written.
     """
     temporary = _temporary(folder / name_of(checkpoint.document["version"]))
     _make_checkpoints_folder(folder)
     _remove(temporary)
     try:
         _make_private(temporary)
-        state = _write(temporary / STATE_FILE, to_pieces(checkpoint.arrays))
-        _write(temporary / MANIFEST_FILE, [_manifest_bytes(checkpoint.document, state)])
-        reach("checkpoint written")
+        state = _write(temporary / STATE_FILE, to_pieces(checkpoint.arrays), on_part)
+        _write(temporary / MANIFEST_FILE, [_manifest_bytes(checkpoint.document, state)], on_part)
+        kill_point("checkpoint written")
         for path in (temporary / STATE_FILE, temporary / MANIFEST_FILE, temporary):
             _sync(path)
-        reach("checkpoint synced")
+            on_part()
+        kill_point("checkpoint synced")
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -73,13 +81,13 @@ def commit_checkpoint(prepared: Path) -> Path:
             if os.path.lexists(aside):
                 _drop(aside)
             os.rename(final, aside)
-            reach("checkpoint set aside")
+            kill_point("checkpoint set aside")
         os.rename(prepared, final)
     except OSError:
         shutil.rmtree(prepared, ignore_errors=True)
         raise
     _sync(final.parent)
-    reach("checkpoint renamed")
+    kill_point("checkpoint renamed")
     if os.path.lexists(aside):
         _drop(aside)
     return final
@@ -97,7 +105,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def newest_valid(folder: Path, warn: Callable[[str], None]) -> tuple[Path, Checkpoint] | None:
     """The checkpoint to go on from; warns of each damaged one that is newer."""
-    for _, path in _newest_first(folder):
+    for _, path in newest_first(folder):
         try:
             return path, read_checkpoint(path)
         except CheckpointDamaged as damage:
@@ -107,12 +115,12 @@ def newest_valid(folder: Path, warn: Callable[[str], None]) -> tuple[Path, Check
 
 def holds_any(folder: Path) -> bool:
     """Whether a checkpoint was ever committed there, whole or damaged since."""
-    return next(iter(_newest_first(folder)), None) is not None
+    return next(iter(newest_first(folder)), None) is not None
 
 
 def whole_documents(folder: Path) -> Iterator[Mapping[str, Any]]:
     """What each checkpoint that is not damaged says of itself, newest first."""
-    for _, path in _newest_first(folder):
+    for _, path in newest_first(folder):
         try:
             yield read_checkpoint(path).document
         except CheckpointDamaged:
@@ -131,7 +139,7 @@ def prune(committed: Path, keep_last: int, best: str | None = None) -> None:
     folder = committed.parent
     for path in _left_behind(folder):
         _remove(path)
-    up_to_committed = [(version, path) for version, path in _newest_first(folder) if version <= int(match[1])]
+    up_to_committed = [(version, path) for version, path in newest_first(folder) if version <= int(match[1])]
     for version, path in up_to_committed[keep_last:]:
         if name_of(version) != best:
             _drop(path)
@@ -142,8 +150,8 @@ def name_of(version: int) -> str:
     return f"{version:09d}"
 
 
-def _newest_first(folder: Path) -> list[tuple[int, Path]]:
-    """Every checkpoint with its version, whole or not."""
+def newest_first(folder: Path) -> list[tuple[int, Path]]:
+    """Every checkpoint with its version, whole or damaged."""
     by_version: dict[int, Path] = {}
     # A dot sorts before digits: of one that was set aside and its replacement, the replacement stays.
     for name in sorted(_names(folder)):
@@ -166,7 +174,7 @@ def _left_behind(folder: Path) -> Iterator[Path]:
 def _names(folder: Path) -> set[str]:
     try:
         return set(os.listdir(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return set()
 
 
@@ -182,7 +190,7 @@ def _is_another_process(pid: int) -> bool:
     return True
 
 
-def _write(path: Path, pieces: Iterable[memoryview]) -> FileSum:
+def _write(path: Path, pieces: Iterable[memoryview], on_part: Callable[[], None]) -> FileSum:
     sha256 = hashlib.sha256()
     num_bytes = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -193,7 +201,8 @@ def _write(path: Path, pieces: Iterable[memoryview]) -> FileSum:
             num_bytes += len(piece)
             rest = piece
             while rest:
-                rest = rest[os.write(descriptor, rest) :]
+                rest = rest[os.write(descriptor, rest[:PART_BYTES]) :]
+                on_part()
     finally:
         os.close(descriptor)
     return FileSum(num_bytes, sha256.hexdigest())
@@ -211,7 +220,7 @@ def _drop(path: Path) -> None:
     temporary = _temporary(path)
     _remove(temporary)
     os.rename(path, temporary)
-    reach("checkpoint dropped")
+    kill_point("checkpoint dropped")
     _remove(temporary)
 
 

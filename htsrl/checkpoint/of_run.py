@@ -7,38 +7,40 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from htsrl.checkpoint.background import BackgroundCheckpoints, Written
-from htsrl.checkpoint.cut import take_cut, take_queued_cut
-from htsrl.checkpoint.files import Checkpoint
+from htsrl.checkpoint.cut import take_cut
+from htsrl.checkpoint.files import Checkpoint, checkpoints_in
 from htsrl.config import Config
-from htsrl.config_file import to_json
+from htsrl.config.file import to_json
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.shared import Shared
 from htsrl.metrics.episodes import EpisodeMeter
-from htsrl.run_folder import RunFolder
+from htsrl.roles.shared import Shared
 
 
 def background_checkpoints(
-    config: Config, memory: SharedArrays, shared: Shared, announce: Callable[[Written], None]
+    config: Config,
+    memory: SharedArrays,
+    shared: Shared,
+    announce: Callable[[Written], None],
+    beat: Callable[[], None] = lambda: None,
 ) -> BackgroundCheckpoints:
-    """The learner's: a cut at the barrier before an update, when every environment has completed its rollout."""
+    """The learner's: a cut at the barrier before an update, or wherever environments stand if there is none."""
     placement = config.placement
     assert placement.run_dir is not None
 
     def take(version: int) -> Checkpoint:
-        return checkpoint_of(config, memory, shared, version, np.full(config.experiment.num_envs, version + 1))
+        return checkpoint_of(config, memory, shared, version, shared.source.completed_at_barrier(version))
 
     return BackgroundCheckpoints(
-        RunFolder(placement.run_dir).checkpoints_dir,
+        checkpoints_in(placement.run_dir.absolute()),
         placement.checkpoint_every_updates,
         placement.checkpoint_every_seconds,
         shared.exchange.checkpoint_time,
         take,
         announce,
+        beat,
     )
 
 
@@ -48,20 +50,20 @@ def newest_checkpoint_of(config: Config, memory: SharedArrays, shared: Shared) -
     return checkpoint_of(config, memory, shared, exchange.published_version, exchange.completed_rollouts)
 
 
-def checkpoint_of(config: Config, memory: SharedArrays, shared: Shared, version: int, completed: Words) -> Checkpoint:
-    """Where rollouts queue, `completed` says nothing: environments are wherever they are."""
-    returns, lengths = LearnerSlots(memory).episodes(version)
-    episodes, goal = EpisodeMeter(returns, lengths), config.experiment.stop_at_return
+def checkpoint_of(
+    config: Config, memory: SharedArrays, shared: Shared, version: int, completed: Words | None
+) -> Checkpoint:
+    """None for `completed`: environments are wherever they are, and may go on while they are copied."""
+    episodes, goal = EpisodeMeter(rows=LearnerSlots(memory).episodes(version)), config.experiment.stop_at_return
     document = {
         "version": version,
         "steps": version * config.experiment.batch_steps,
-        "mean_return": episodes.mean_return if returns and math.isfinite(episodes.mean_return) else None,
+        "mean_return": episodes.mean_return if episodes.rows and math.isfinite(episodes.mean_return) else None,
         "goal_reached": goal is not None and episodes.has_reached(goal),
         "experiment": experiment_document(config),
+        "info_keys": list(shared.storages.spec.info_names),
     }
-    queued = shared.queue is not None
-    cut = take_queued_cut(shared, memory, version) if queued else take_cut(shared, memory, version, completed)
-    return Checkpoint(document, cut)
+    return Checkpoint(document, take_cut(shared, memory, version, completed))
 
 
 def experiment_document(config: Config) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Capsules: what brings an environment back to where it stood between two rollouts, should its process be gone.
 
-Each environment has two places for a capsule, used in turn, and two heaps for the bytes of it. The executor writes the
-capsule that ends rollout j-1 before it counts that rollout as completed, so the newest one that counts is always whole.
+Each environment has places for a few capsules, used in turn, and as many heaps for the bytes of them. The executor
+writes the capsule that ends rollout j-1 before it counts that rollout as completed, so the newest one that counts is
+always whole. The one of a barrier stays whole until the learner has published, however far the environment may go on.
 The heaps lie behind the arrays, in the sparse part of the block's file, which takes memory only where something was
 written: nobody knows beforehand how long an episode, and so the list of its actions, will be.
 """
@@ -14,7 +15,6 @@ from enum import IntEnum
 
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
 
-NUM_PLACES = 2
 HEAP_BYTES = 1 << 36  # of addresses in the file, not of memory
 
 
@@ -43,11 +43,17 @@ class Capsule:
     """Whether the heap has the episode's actions so far, or a saved state."""
 
 
-def capsule_arrays(num_envs: int) -> list[ArraySpec]:
+def num_places_for(max_lag: int | None) -> int:
+    """From a barrier, environments go on by `max_lag` rollouts, each with a capsule at its end. Where there are no
+    barriers, and at least: the newest that counts, and the one that is being written."""
+    return max(max_lag or 1, 1) + 1
+
+
+def capsule_arrays(num_envs: int, num_places: int) -> list[ArraySpec]:
     """Written by the environment's executor."""
     return [
-        ArraySpec("capsules", (num_envs, NUM_PLACES, len(_Number)), "int64"),
-        ArraySpec("capsule_scores", (num_envs, NUM_PLACES), "float64"),
+        ArraySpec("capsules", (num_envs, num_places, len(_Number)), "int64"),
+        ArraySpec("capsule_scores", (num_envs, num_places), "float64"),
     ]
 
 
@@ -59,21 +65,26 @@ class Capsules:
         self._numbers = memory["capsules"]
         self._scores = memory["capsule_scores"]
         self._fd = memory.fd
+        self._num_places: int = self._scores.shape[1]
 
     def put(self, env: int, rollout: int, capsule: Capsule) -> None:
         """Keep the capsule from which `rollout` starts; what is on the heap was written before."""
-        place = rollout % NUM_PLACES
+        place = rollout % self._num_places
         numbers = (capsule.episode, capsule.length, capsule.heap, capsule.num_bytes, capsule.is_log)
         self._numbers[env, place] = numbers
         self._scores[env, place] = capsule.score
 
     def get(self, env: int, rollout: int) -> Capsule:
-        place = rollout % NUM_PLACES
+        place = rollout % self._num_places
         episode, length, heap, num_bytes, is_log = self._numbers[env, place].tolist()
         return Capsule(episode, float(self._scores[env, place]), length, heap, num_bytes, bool(is_log))
 
+    def heap_after(self, capsule: Capsule | None) -> int:
+        """The heap to begin anew, behind that of `capsule`: no capsule that is still needed has its bytes there."""
+        return (capsule.heap + 1) % self._num_places if capsule else 0
+
     def write(self, env: int, heap: int, offset: int, data: bytes) -> None:
-        """Put bytes on a heap, beyond what the newest capsule counts or on the other heap."""
+        """Put bytes on a heap, beyond what the newest capsule counts or on the next heap."""
         position = self._position(env, heap) + offset
         while data:
             written = os.pwrite(self._fd, data, position)
@@ -84,6 +95,5 @@ class Capsules:
         assert len(data) == capsule.num_bytes, f"a capsule of environment {env} lacks bytes"
         return data
 
-    @staticmethod
-    def _position(env: int, heap: int) -> int:
-        return (1 + env * NUM_PLACES + heap) * HEAP_BYTES
+    def _position(self, env: int, heap: int) -> int:
+        return int(1 + env * self._num_places + heap) * HEAP_BYTES

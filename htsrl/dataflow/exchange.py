@@ -12,9 +12,10 @@ weaker memory order (ARM) would need a fence here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,14 @@ Asked = dict[int, int]
 """Tickets by the environments that wait for an answer."""
 BEGAN_EARLIER, COMING_BACK = -1, -2
 """In place of the row at which an episode began."""
+
+
+class Request(NamedTuple):
+    """What an environment asks for."""
+
+    env: int
+    rollout: int
+    ticket: int
 
 
 @dataclass(frozen=True)
@@ -51,12 +60,12 @@ class Tickets:
         return rollouts, rows
 
     @staticmethod
-    def greeting(request: int, answer: int) -> int:
+    def handshake(request: int, answer: int) -> int:
         """Of an executor that takes over from a dead one: below zero, and unlike all that may be being answered."""
         return min(request, answer, 0) - 1
 
     @staticmethod
-    def is_greeting(ticket: int) -> bool:
+    def is_handshake(ticket: int) -> bool:
         return ticket < 0
 
     @staticmethod
@@ -92,6 +101,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
         ArraySpec("inside", (num_envs,), "int64"),  # the environment's executor: odd while the environment runs
         ArraySpec("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
+        ArraySpec("beats", (num_workers,), "int64"),  # each worker its own: one more for each part of an update
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
         ArraySpec("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
     ]
@@ -108,6 +118,7 @@ class Exchange:
         self.episodes: Words = memory["episodes"]
         self.inside: Words = memory["inside"]
         self.naps: Words = memory["naps"]
+        self.beats: Words = memory["beats"]
         self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
         self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
         self._published_version: Words = memory["published_version"]
@@ -152,9 +163,18 @@ class Exchange:
         return int(under_way.min(initial=np.iinfo(np.int64).max))
 
     def pulse(self) -> bytes:
-        """Something that changes while anybody gets on with an environment, an answer or an update."""
-        words = (self.requests, self.answers, self.completed_rollouts, self.inside, self._published_version)
+        """Something that changes while anybody gets on with an environment, an answer or a part of an update."""
+        words = (self.requests, self.answers, self.completed_rollouts, self.inside, self._published_version, self.beats)
         return b"".join(array.tobytes() for array in words)
+
+    def heartbeat(self, worker: int) -> Callable[[], None]:
+        """What that worker calls whenever it has got further within an update: after a shard of a gradient, an
+        optimizer step, a part of a checkpoint. An update may take longer than any deadline, none of these may."""
+
+        def beat() -> None:
+            self.beats[worker] += 1
+
+        return beat
 
     def rollout_is_complete(self, rollout: int) -> bool:
         return bool(self.completed_rollouts.min() > rollout)

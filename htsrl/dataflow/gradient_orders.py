@@ -1,6 +1,6 @@
 """Gradient orders: how the learner shares out the shards of its work, over shared memory and without a lock.
 
-The learner writes what the order is about, and then its number, into `gradient_order`. Each differentiator finds a
+The learner writes what the order is about, and then its number, into `gradient_order`. Each gradient worker finds a
 number that is not its own answer, takes its shards into their rows of `shard_gradients` and `shard_losses`, and then
 writes the number into its word of `gradient_answers`. The learner has taken its own shards meanwhile, waits until all
 answers are its number, and adds the rows up. An order names the update, and so the storage, which everybody maps, and
@@ -14,7 +14,7 @@ answered.
 **What an order is about changes only while every answer is its number.** So nobody ever computes from something that
 is being written, and what was begun for an order can be done once more:
 
-- A differentiator killed before its answer, wherever: its successor finds a number that it has not answered, and takes
+- A gradient worker killed before its answer, wherever: its successor finds a number that it has not answered, and takes
   its shards from the start; nothing that they are made from has changed. Killed after its answer, it had nothing left
   to do but ring.
 - The learner killed before the number, whatever it has written of the order: nobody looks there. Killed after it: its
@@ -38,11 +38,10 @@ from numpy.typing import NDArray
 
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
-from htsrl.kill_points import reach
+from htsrl.processes.kill_points import kill_point
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 """Numbers that a loss can be."""
-NUM_TARGETS = 4
 
 
 class Order(NamedTuple):
@@ -60,20 +59,23 @@ class Order(NamedTuple):
     """The loss is a mean over so many."""
 
 
-def gradient_arrays(num_shards: int, num_parameters: int, num_workers: int, num_rows: int) -> list[ArraySpec]:
-    """By writer; `num_rows` is how many steps a batch holds, and so how many sequences at most."""
+def gradient_arrays(
+    num_shards: int, num_parameters: int, num_workers: int, num_rows: int, num_targets: int
+) -> list[ArraySpec]:
+    """By writer; `num_rows` is how many steps a batch holds, and so how many sequences at most, and `num_targets` how
+    many numbers its gradients aim at for each."""
     return [
         ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
         ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
-        ArraySpec("gradient_targets", (NUM_TARGETS, num_rows), "float32"),  # the learner; some, who takes the shard
-        ArraySpec("gradient_answers", (num_workers,), "int64"),  # each differentiator its own; the learner is number 0
+        ArraySpec("gradient_targets", (num_targets, num_rows), "float32"),  # the learner; some, who takes the shard
+        ArraySpec("gradient_answers", (num_workers,), "int64"),  # each gradient worker its own; the learner is number 0
         ArraySpec("shard_gradients", (num_shards, num_parameters), "float32"),  # whoever takes the shard
-        ArraySpec("shard_losses", (num_shards, MOST_PARTS), "float32"),  # whoever takes the shard
+        ArraySpec("shard_losses", (num_shards, MAX_PARTS), "float32"),  # whoever takes the shard
     ]
 
 
 class GradientOrders:
-    """The words between the learner and the differentiators."""
+    """The words between the learner and the gradient workers."""
 
     def __init__(self, memory: SharedArrays) -> None:
         self._order: Words = memory["gradient_order"]
@@ -85,9 +87,9 @@ class GradientOrders:
         """Once `sequences` and `targets` were written."""
         assert not self.unanswered(), f"{self.unanswered()} may still be reading order {self._order[0]}"
         self._order[1:] = order
-        reach("before a gradient order")
+        kill_point("before a gradient order")
         self._order[0] += 1
-        reach("after a gradient order")
+        kill_point("after a gradient order")
 
     def pending(self, worker: int) -> Order | None:
         if self._answers[worker] == self._order[0]:
@@ -95,12 +97,12 @@ class GradientOrders:
         return Order(*self._order[1:].tolist())
 
     def answer(self, worker: int) -> None:
-        reach("before a gradient answer")
+        kill_point("before a gradient answer")
         self._answers[worker] = self._order[0]
-        reach("after a gradient answer")
+        kill_point("after a gradient answer")
 
     def unanswered(self) -> list[int]:
-        """The differentiators that have an order to carry out."""
+        """The gradient workers that have an order to carry out."""
         late: list[int] = (np.flatnonzero(self._answers[1:] != self._order[0]) + 1).tolist()
         return late
 
@@ -111,7 +113,7 @@ Wait = Callable[[Callable[[], bool], Callable[[], str]], None]
 
 @dataclass(frozen=True)
 class Helpers:
-    """The differentiators as the learner sees them."""
+    """The gradient workers as the learner sees them."""
 
     orders: GradientOrders
     ring: Callable[[], None]
@@ -125,4 +127,4 @@ class Helpers:
         self.wait(lambda: not self.orders.unanswered(), self._late)
 
     def _late(self) -> str:
-        return f"the shards of differentiators {self.orders.unanswered()}"
+        return f"the shards of gradient workers {self.orders.unanswered()}"

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import errno
 import math
-import mmap
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from htsrl.dataflow.block import Block
 from htsrl.errors import ConfigError
 
 Array = NDArray[Any]
@@ -28,11 +28,14 @@ ALIGNMENT = 64  # a cache line, and what vector instructions like best
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One array's name, shape and dtype."""
+    """One array's name, shape and dtype, and whether checkpoints keep it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    kept_by: Literal["version", "env"] | None = None
+    """version: the first axis is the ring of versions, of which checkpoints keep those in use. env: the second axis is
+    the environments, each of which is kept as it stands. None: the run can do without."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,12 +50,12 @@ class SharedArrays:
         self.specs = tuple(specs)
         self.num_bytes = sum(_aligned(spec.num_bytes) for spec in self.specs)
         self.fd = _allocate(self.num_bytes) if fd is None else fd
-        self._block = mmap.mmap(self.fd, self.num_bytes)
+        self._block = Block(self.fd, self.num_bytes)
         self._arrays: dict[str, Array] = {}
         offset = 0
         for spec in self.specs:
             count = int(np.prod(spec.shape, dtype=np.int64))
-            array = np.frombuffer(self._block, dtype=spec.dtype, count=count, offset=offset)
+            array = np.frombuffer(self._block.buffer, dtype=spec.dtype, count=count, offset=offset)
             self._arrays[spec.name] = array.reshape(spec.shape)
             offset += _aligned(spec.num_bytes)
 
@@ -62,6 +65,11 @@ class SharedArrays:
     def close_fd(self) -> None:
         """Give up the right to hand the block to others; the mapping itself lives as long as its arrays."""
         os.close(self.fd)
+
+    def close(self) -> None:
+        """Give the memory back, whoever still holds arrays over it: the run is over, and nobody looks any more."""
+        self.close_fd()
+        self._block.let_go()
 
 
 def _aligned(num_bytes: int) -> int:
@@ -73,7 +81,7 @@ def _allocate(num_bytes: int) -> int:
     available = _available_bytes()
     too_much = ConfigError(
         f"the run needs {num_bytes / 2**20:,.0f} MiB of shared memory and {available / 2**20:,.0f} MiB are free; "
-        "lower num_envs or sync_interval"
+        "lower num_envs, sync_interval or lag"
     )
     if num_bytes > available:
         raise too_much

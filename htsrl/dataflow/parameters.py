@@ -1,4 +1,4 @@
-"""Versioned parameters: one flat vector per version, in a ring of three slots of shared memory.
+"""Versioned parameters: one flat vector per version, in a ring of slots of shared memory.
 
 A slot holds the parameters, the optimizer's state and the running statistics behind them, so an update reads one
 whole slot and writes another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views
@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from htsrl.dataflow.memory import ALIGNMENT, ArraySpec, SharedArrays
-from htsrl.dataflow.versions import NUM_SLOTS, slot_of
+from htsrl.dataflow.versions import num_slots_for, slot_of
 
 FLOAT_BYTES = 4
 
@@ -53,13 +56,15 @@ def _shaped_like(parameter: torch.Tensor, part: torch.Tensor, is_convolution: bo
     return part.view(parameter.shape)
 
 
-def parameter_arrays(module: nn.Module, num_optimizer_vectors: int) -> list[ArraySpec]:
+def parameter_arrays(
+    module: nn.Module, num_optimizer_vectors: int, num_slots: int = num_slots_for(max_lag=1)
+) -> list[ArraySpec]:
     """A slot is [parameters, optimizer vectors ...], and beside it the optimizer's step count and the statistics."""
     size, num_statistics = FlatLayout.of(module).size, sum(s.numel() for s in statistics_of(module).values())
     return [
-        ArraySpec("parameter_slots", (NUM_SLOTS, 1 + num_optimizer_vectors, size), "float32"),
-        ArraySpec("optimizer_steps", (NUM_SLOTS,), "float32"),
-        ArraySpec("statistics", (NUM_SLOTS, num_statistics), "float64"),
+        ArraySpec("parameter_slots", (num_slots, 1 + num_optimizer_vectors, size), "float32", kept_by="version"),
+        ArraySpec("optimizer_steps", (num_slots,), "float32", kept_by="version"),
+        ArraySpec("statistics", (num_slots, num_statistics), "float64", kept_by="version"),
     ]
 
 
@@ -83,7 +88,7 @@ def bind_statistics(module: nn.Module, flat: torch.Tensor) -> None:
 
 
 class ParameterRing:
-    """The newest three versions, each as a module that reads its slot."""
+    """The newest versions, each as a module that reads its slot."""
 
     def __init__(self, memory: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
         self._shared = torch.from_numpy(memory["parameter_slots"])
@@ -94,22 +99,36 @@ class ParameterRing:
         self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)
         self.statistics = self._shared_statistics if self._on_host else self._shared_statistics.to(device)
         module = build_module().to(device)  # once: initial values take a while, and are not needed here
-        self.modules = [deepcopy(module) for _ in range(NUM_SLOTS)]
+        self.modules = [deepcopy(module) for _ in self.slots]
         self.layout = FlatLayout.of(self.modules[0])
-        self._mirrored_versions = [-1] * NUM_SLOTS
+        self._mirrored_versions = [-1] * len(self.modules)
         for module, slot, statistics in zip(self.modules, self.slots, self.statistics, strict=True):
             bind_statistics(module, statistics)
             for parameter, view in zip(module.parameters(), self.layout.views(slot[0], module), strict=True):
                 parameter.data = view
 
+    def slot_of(self, version: int) -> int:
+        return slot_of(version, len(self.modules))
+
     def module(self, version: int) -> nn.Module:
         """The policy of a published version."""
-        slot = slot_of(version)
+        slot = self.slot_of(version)
         if not self._on_host and self._mirrored_versions[slot] != version:
             self.slots[slot, 0].copy_(self._shared[slot, 0])
             self.statistics[slot].copy_(self._shared_statistics[slot])
             self._mirrored_versions[slot] = version
         return self.modules[slot]
+
+    def acting_arrays(self, version: int) -> list[NDArray[Any]]:
+        """All that acting with a committed version depends on: its parameters, and its statistics if it has any."""
+        slot = self.slot_of(version)
+        arrays = [self._shared[slot, 0].numpy(), self._shared_statistics[slot].numpy()]
+        return [array for array in arrays if array.size]
+
+    def optimizer_arrays(self, version: int) -> list[NDArray[Any]]:
+        """The optimizer's vectors and step count behind a committed version."""
+        slot = self.slot_of(version)
+        return [self._shared[slot, 1:].numpy(), np.atleast_1d(self._shared_steps[slot].numpy())]
 
     def initialise(self, module: nn.Module) -> None:
         """Make `module` version 0."""
@@ -122,7 +141,7 @@ class ParameterRing:
 
     def draft(self, version: int) -> int:
         """Copy the version before into the slot of `version`, to be improved there; returns the slot."""
-        slot, previous = slot_of(version), slot_of(version - 1)
+        slot, previous = self.slot_of(version), self.slot_of(version - 1)
         self.slots[slot].copy_(self.slots[previous])
         self.steps[slot] = self.steps[previous]
         self.statistics[slot].copy_(self.statistics[previous])
@@ -130,7 +149,7 @@ class ParameterRing:
 
     def commit(self, version: int) -> None:
         """Bring a finished draft into shared memory; a no-op where the draft was written there."""
-        slot = slot_of(version)
+        slot = self.slot_of(version)
         if not self._on_host:
             self._shared[slot].copy_(self.slots[slot])
             self._shared_steps[slot] = self.steps[slot]

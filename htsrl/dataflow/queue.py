@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from htsrl.dataflow.exchange import Exchange, Words
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
-from htsrl.dataflow.versions import NUM_SLOTS, slot_of
+from htsrl.dataflow.versions import is_intact, num_slots_for, slot_of
 
 RELEASED = "released_rollouts"
 ORDERS = "completion_orders"
@@ -32,9 +32,10 @@ class Rollout:
 
 
 def queue_arrays(num_envs: int, length: int) -> list[ArraySpec]:
+    num_slots = num_slots_for(max_lag=None)
     return [
-        ArraySpec(RELEASED, (NUM_SLOTS, num_envs), "int64"),
-        ArraySpec(ORDERS, (length, num_envs), "int64"),
+        ArraySpec(RELEASED, (num_slots, num_envs), "int64", kept_by="version"),
+        ArraySpec(ORDERS, (length, num_envs), "int64", kept_by="env"),
         ArraySpec(CHOSEN, (1 + 2 * num_envs,), "int64"),
     ]
 
@@ -57,9 +58,8 @@ class RolloutQueue:
         """Whether the environment may begin with it."""
         while True:
             version = self._exchange.published_version
-            released = int(self._released[slot_of(version), rollout.env])
-            # A version's slot is written again only two versions later.
-            if self._exchange.published_version <= version + 1:
+            released = int(self.released(version)[rollout.env])
+            if is_intact(version, self._exchange.published_version, len(self._released)):
                 return rollout.number < released + self._length
 
     def choose(self, update: int, rollouts: list[Rollout]) -> None:
@@ -75,7 +75,7 @@ class RolloutQueue:
 
     def oldest(self, version: int, count: int) -> list[Rollout] | None:
         """The rollouts that have waited longest for update `version`; None while there are not enough."""
-        released, completed = self._released[slot_of(version)], self._exchange.completed_rollouts
+        released, completed = self.released(version), self._exchange.completed_rollouts
         waiting = [
             (int(self._orders[number % self._length, env]), env, number)
             for env in range(len(completed))
@@ -87,7 +87,12 @@ class RolloutQueue:
 
     def release(self, version: int, learned: list[Rollout]) -> None:
         """Note with `version` that it has learned from these."""
-        released = self._released[slot_of(version - 1)].copy()
+        released = self.released(version - 1).copy()
         for rollout in learned:
             released[rollout.env] += 1
-        self._released[slot_of(version)] = released
+        self.released(version)[:] = released
+
+    def released(self, version: int) -> Words:
+        """How many of each environment `version` has learned from."""
+        of_version: Words = self._released[slot_of(version, len(self._released))]
+        return of_version

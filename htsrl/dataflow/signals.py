@@ -10,7 +10,7 @@ import os
 import select
 import time
 
-LONGEST_POLL_MILLISECONDS = 2**31 - 1
+MAX_POLL_MILLISECONDS = 2**31 - 1
 
 
 class Doorbell:
@@ -87,7 +87,7 @@ class Waiter:
     def wait(self, deadline_seconds: float) -> bool:
         """True when rung, False when the deadline passed; ends the process when the parent has died."""
         start = time.monotonic()
-        ready = self._poll.poll(min(deadline_seconds * 1000, LONGEST_POLL_MILLISECONDS))
+        ready = self._poll.poll(min(deadline_seconds * 1000, MAX_POLL_MILLISECONDS))
         self.waited_seconds += time.monotonic() - start
         if self._lifeline in [fd for fd, _ in ready]:
             os._exit(1)  # nobody is left to report to

@@ -1,12 +1,12 @@
 """The fields of a trajectory, declared once, from the environment's spaces.
 
-Every field is an array `[storage, T, B, ...]`: two storages (or as many as a queue is long), T steps of an interval, B
+Every field is an array `[storage, T, B, ...]`: as many storages as the schedule needs, T steps of an interval, B
 columns, one for each agent of each environment (so one for each environment, unless they hold teams).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,6 +15,9 @@ from htsrl.seeding import ActionNoise
 from htsrl.spaces import Interface
 
 NUM_STORAGES = 2
+INFO_PREFIX = "info/"
+SUCCESS = "is_success"
+"""What environments say whether an episode reached its goal with; logged wherever it is there."""
 MEMORY = "memory"
 BOOTSTRAP_VERSIONS = "bootstrap_versions"
 NO_ACTIVATIONS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
@@ -31,6 +34,8 @@ class Field:
     """Rows beyond the interval's steps: what follows the last one is wanted for its value."""
     learned_from: bool = True
     """Part of the batch."""
+    for_metrics: bool = False
+    """Read for metrics alone, and so not part of the digest."""
     derived: bool = False
     """Follows from what was seen and done and the version that acted, so checkpoints do without."""
 
@@ -49,7 +54,7 @@ class TrajectorySpec:
     """What layers gave when acting, if that is kept for learning."""
     state_size: int
     """How many numbers the policy's memory is, 0 where it has none."""
-    in_hindsight: bool
+    values_deferred: bool
     """Whether log-probabilities and values are left to the learner, which adds them once a rollout is complete."""
     noise: ActionNoise
     num_storages: int = NUM_STORAGES
@@ -61,6 +66,17 @@ class TrajectorySpec:
     def columns_of(self, env: int) -> int | slice:
         """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
         return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
+
+    @property
+    def info_names(self) -> Mapping[str, str]:
+        """The fields of the logged numbers of an episode's `info`, by key."""
+        return {f.name.removeprefix(INFO_PREFIX): f.name for f in self.fields if f.name.startswith(INFO_PREFIX)}
+
+    @property
+    def hashed_names(self) -> tuple[str, ...]:
+        """What the digest is made from: all that is learned from, but for what follows from the rest."""
+        names = self.activation_names
+        return tuple(f.name for f in self.fields if f.learned_from and not f.for_metrics and f.name not in names)
 
     @property
     def batch_names(self) -> tuple[str, ...]:
@@ -85,10 +101,12 @@ def trajectory_spec(
     num_envs: int,
     team_size: int | None = None,
     state_size: int = 0,
-    forgives: bool = False,
-    queue_length: int | None = None,
+    truncates_on_error: bool = False,
+    mixes_versions: bool = False,
     activation_shapes: Mapping[str, tuple[int, ...]] = NO_ACTIVATIONS,
-    in_hindsight: bool = False,
+    values_deferred: bool = False,
+    log_info: Sequence[str] = (),
+    num_storages: int = NUM_STORAGES,
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
     observations, action = interface.observations, interface.actions
@@ -98,8 +116,8 @@ def trajectory_spec(
         Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
         Field("versions", (), "int64"),
         Field("actions", action.shape, action.dtype),
-        Field("log_probs", (), "float32", derived=in_hindsight),
-        Field("values", (), "float32", derived=in_hindsight),
+        Field("log_probs", (), "float32", derived=values_deferred),
+        Field("values", (), "float32", derived=values_deferred),
         *(Field(name, shape, "float32", derived=True) for name, shape in activation_shapes.items()),
         Field("rewards", (), "float32"),
         Field("terminated", (), "bool"),
@@ -111,11 +129,13 @@ def trajectory_spec(
         Field("episode_returns", (), "float64"),
         Field("episode_lengths", (), "int64"),
     ]
+    # Written beside them; not a number where the info holds none.
+    fields += [Field(INFO_PREFIX + key, (), "float64", for_metrics=True) for key in dict.fromkeys((SUCCESS, *log_info))]
     if team_size is not None:
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
-    if forgives:
+    if truncates_on_error:
         fields.append(Field("failures", (), "bool"))  # in the environment's first column
-    if queue_length is not None:
+    if mixes_versions:
         fields.append(Field(BOOTSTRAP_VERSIONS, (), "int64"))  # -1 where no value was asked for
     return TrajectorySpec(
         num_steps,
@@ -126,7 +146,7 @@ def trajectory_spec(
         observation_names=tuple(observations),
         activation_names=tuple(activation_shapes),
         state_size=state_size,
-        in_hindsight=in_hindsight,
+        values_deferred=values_deferred,
         noise=action.noise,
-        num_storages=queue_length or NUM_STORAGES,
+        num_storages=num_storages,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -176,17 +177,24 @@ def _array_mismatch(space: spaces.Space[Any], value: Any, at: str) -> str | None
 
 
 def _bounds_mismatch(space: spaces.Box, value: np.ndarray[Any, Any], at: str) -> str | None:
-    outside = ~((value >= space.low) & (value <= space.high))  # nan is outside any bounds
-    if not outside.any():
-        return None
-    place = tuple(int(i) for i in np.argwhere(outside)[0])
-    where = f"{at}[{', '.join(map(str, place))}]" if place else at
-    if np.isnan(value[place]):
-        return f"{where} is nan; look for a division by zero"
-    return (
-        f"{where} is {value[place]}, the space allows {space.low[place]} to {space.high[place]}; "
-        "widen the bounds of the space or clip the observation"
-    )
+    """The rule of a run: what is not finite is refused at every step. Bounds are for those who scale observations by
+    them, which htsrl does not: outside is a warning here, and counted by `htsrl check-env`."""
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+        return f"{_at(at, place)} is {value[place]}, which is not finite; look for a division by zero"
+    outside = ~((value >= space.low) & (value <= space.high))
+    if outside.any():
+        place = tuple(int(i) for i in np.argwhere(outside)[0])
+        warnings.warn(
+            f"an observation is outside observation_space: {_at(at, place)} is {value[place]}, the space allows "
+            f"{space.low[place]} to {space.high[place]}; training takes it as it is, `htsrl check-env` counts them",
+            stacklevel=2,
+        )
+    return None
+
+
+def _at(name: str, place: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, place))}]" if place else name
 
 
 def _is_bare_observation(result: Any, space: spaces.Space[Any]) -> bool:

@@ -16,7 +16,7 @@ from htsrl.spaces import Interface
 ERRORS = (Exception, SystemExit)
 
 
-class ForgivingAgents:
+class TruncatingAgents:
     """Agents whose episode is cut short when their environment raises; a new environment takes over at the reset."""
 
     def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], interface: Interface) -> None:

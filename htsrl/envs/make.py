@@ -51,6 +51,11 @@ def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequen
     return made
 
 
+def is_of_a_family(env: str | EnvFactory) -> bool:
+    """Whether htsrl wraps it itself, and its own tests see to it that it repeats."""
+    return isinstance(env, str) and env.rpartition(":")[2].startswith(tuple(FAMILIES))
+
+
 def import_modules(modules: Sequence[str]) -> None:
     """Import what the user named with `--import`."""
     if isinstance(modules, str):

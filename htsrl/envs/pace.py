@@ -18,16 +18,16 @@ from htsrl.envs.random_play import random_play
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 TIMED_STEPS = 16
-LONGEST_LOOK_SECONDS = 0.25
+MAX_LOOK_SECONDS = 0.25
 NETWORK_SECONDS = {"images": 1e-3, "vectors": 4e-5}
 """About what networks take for a step of inference and learning, by what they see. Where the environment takes longer,
 a second process for environments is worth more than larger batches and a core for the learner."""
-SHORTEST_WAIT_SECONDS = 2e-3
+MIN_WAIT_SECONDS = 2e-3
 """Below that, what a thread takes to wake up begins to count, and who waits is hard to tell."""
 COMPUTES_FROM = 0.25
 """An environment that spends less of its steps computing waits."""
 NAP_SECONDS, CALIBRATION_NAPS = 2e-4, 20
-FEWEST_NAPS = 0.3
+MIN_NAPS = 0.3
 """Of those that a bystander takes where nobody keeps it from waking."""
 
 
@@ -49,7 +49,7 @@ class Pace:
 
     def waits_for_more_than(self, num_cores: int, num_envs: int) -> bool:
         """Whether more of so many environments could wait, on threads, than there are cores to step them in turn."""
-        is_long = self.step_seconds >= SHORTEST_WAIT_SECONDS
+        is_long = self.step_seconds >= MIN_WAIT_SECONDS
         at_once = min(num_envs, 1 / max(self.cpu_share, 1e-9))  # what computes may keep the others from it
         return is_long and self.cpu_share < COMPUTES_FROM and at_once > num_cores
 
@@ -65,7 +65,7 @@ def pace_of(env: gymnasium.Env[Any, Any]) -> Pace | None:
     return Pace(statistics.median(played.step_seconds), played.per_second, look_seconds, tuple(played.seen))
 
 
-def bear_one_another(make_env: MakeEnv, alone: Pace, most_seconds: float) -> bool:
+def can_share_process(make_env: MakeEnv, alone: Pace, most_seconds: float) -> bool:
     """Whether environments can live on threads: two are played at once, one of which sees what it saw `alone`, and
     this thread runs meanwhile as if there were nobody else. Those who take longer than `most_seconds` do not."""
     naps = 0
@@ -90,7 +90,7 @@ def bear_one_another(make_env: MakeEnv, alone: Pace, most_seconds: float) -> boo
     if len(found) < len(threads):
         return False
     saw_the_same = all(ours == theirs for ours, theirs in zip(found[0].seen, alone.seen, strict=False))
-    return saw_the_same and all(played.per_second >= FEWEST_NAPS * undisturbed for played in found.values())
+    return saw_the_same and all(played.per_second >= MIN_NAPS * undisturbed for played in found.values())
 
 
 @dataclass
@@ -120,7 +120,7 @@ def _play(env: gymnasium.Env[Any, Any], clock: Callable[[], float], seed: int = 
         seconds, other = (read() - early for read, early in zip(clocks, before, strict=True))
         if was_step:
             steps.append((seconds, other))
-        if steps and time.perf_counter() - begin > LONGEST_LOOK_SECONDS:
+        if steps and time.perf_counter() - begin > MAX_LOOK_SECONDS:
             break
         was_step, before = call.startswith("step"), [read() for read in clocks]
     all_seconds, all_other = (sum(part) for part in zip(*steps, strict=True))

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from htsrl.config import EnvFactory, Experiment
-from htsrl.config_file import env_name
+from htsrl.config import EnvFactory
+from htsrl.config.file import env_name
 from htsrl.dataflow.trajectory import MEMORY
-from htsrl.envs.look import interface_of
-from htsrl.envs.make import make_env
-from htsrl.errors import ConfigError, RunFolderError
+from htsrl.errors import ConfigError
 from htsrl.export.check import check, example_observations
 from htsrl.export.description import as_json, description
 from htsrl.export.signature import signature_of
 from htsrl.numerics import single_threaded
-from htsrl.run_folder import RunFolder
+from htsrl.processes.current_folder import current_folder_kept
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.load_policy import load_policy
+from htsrl.runs.saved_policy import Choice
 
 if TYPE_CHECKING:
     from htsrl.export.formats import Format
@@ -36,6 +37,8 @@ class Exported:
     folder: Path
     version: int
     """How many updates the policy has learned from."""
+    source: Path
+    """The file or the checkpoint that it was read from."""
     differences: Mapping[str, float]
     """By file, the largest difference from the policy's own numbers, as a part of 1 plus their size."""
 
@@ -45,27 +48,30 @@ def export(
     output: Path | str | None = None,
     format: Literal["onnx", "torch", "both"] = "both",  # noqa: A002
     env: str | EnvFactory | None = None,
+    checkpoint: Choice = "newest",
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> Exported:
-    """Write a run's final policy to the new folder `output` (RUN_DIR/export), as ONNX and as a torch.export program."""
+    """Write a run's policy to the new folder `output` (RUN_DIR/export), as ONNX and as a torch.export program.
+
+    The other arguments are those of `htsrl.load_policy`.
+    """
     if format not in ("onnx", "torch", "both"):
         raise ConfigError(f"format={format!r} must be onnx, torch or both")
     folder = RunFolder.existing(Path(run_dir))
-    target = folder.path / "export" if output is None else Path(output)
+    shown = folder.shown / "export" if output is None else Path(output)
+    target = shown.absolute()
     if target.exists():
-        raise ConfigError(f"output={target} exists already; choose another, or remove it")
-    version = int(folder.result()["updates"])
-    if version == 0:
-        raise RunFolderError(f"{run_dir} ended before its first update, so there is nothing to export; train it again")
-    experiment = folder.load_config(env).experiment
+        raise ConfigError(f"output={shown} exists already; choose another, or remove it")
     if format != "torch":
         from htsrl.export.formats import require_onnx
 
         require_onnx()
-    with single_threaded():
-        policy = _trained(folder, experiment)
-        about = {"env": env_name(experiment.env), "version": version}
-        differences = write(policy, target, ("onnx", "torch") if format == "both" else (format,), about)
-    return Exported(target, version, differences)
+    with current_folder_kept(), single_threaded():
+        trained = load_policy(run_dir, checkpoint, env, imports, trust)
+        about = {"env": env_name(folder.load_config(env).experiment.env), "version": trained.version}
+        differences = write(trained.policy, target, ("onnx", "torch") if format == "both" else (format,), about)
+    return Exported(shown, trained.version, trained.source, differences)
 
 
 def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[str, object]) -> dict[str, float]:
@@ -91,18 +97,6 @@ def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[
     files["policy.json"] = as_json(document).encode()
     _publish(files, target)
     return differences
-
-
-def _trained(folder: RunFolder, experiment: Experiment) -> Policy:
-    from htsrl.policies.policy import policy_for
-
-    env = make_env(experiment.env, experiment.env_args, experiment.imports)
-    try:
-        policy = policy_for(experiment, interface_of(env, experiment.network))
-    finally:
-        env.close()
-    folder.load_policy(policy)
-    return policy
 
 
 def _publish(files: Mapping[str, bytes], target: Path) -> None:

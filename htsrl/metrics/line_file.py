@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from htsrl.interrupts import uninterrupted
+from htsrl.processes.interrupts import uninterrupted
 
 Warn = Callable[[str], None]
 """Takes a line for the user."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from htsrl.errors import RunFolderError
 from htsrl.metrics.line_file import LineFile, PatientFile, Warn, warn_on_stderr
+from htsrl.plain_files import parsed, read_plain
 
 
 class Sink(Protocol):
@@ -76,17 +77,22 @@ class TensorBoard:
 
 def read_json_lines(path: Path) -> list[dict[str, float | None]]:
     """The records of a `JsonLines` file, without the last line if it was never finished."""
-    *finished_lines, _unfinished = path.read_bytes().split(b"\n")
+    try:
+        *finished_lines, _unfinished = read_plain(path).split(b"\n")
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from error
     return [_parsed(path, number, line) for number, line in enumerate(finished_lines, start=1)]
 
 
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, float | None]:
     try:
-        record = json.loads(line)
+        record = parsed(line)
     except ValueError as error:
         raise RunFolderError(f"{path}, line {number}: {error}; remove the line to read the others") from error
     if not isinstance(record, dict):
         raise RunFolderError(f"{path}, line {number}: {record!r} is not an object; remove the line to read the others")
+    if odd := [name for name, value in record.items() if not isinstance(value, int | float | None)]:
+        raise RunFolderError(f"{path}, line {number}: {odd[0]!r} is not a number; remove the line to read the others")
     return record
 
 

@@ -17,11 +17,11 @@ class Hosted:
     name: str
     executor: int | None = None
     actor: int | None = None
-    differentiator: int | None = None
+    gradient_worker: int | None = None
     learner: bool = False
 
 
-def crew(blueprint: Blueprint) -> list[Hosted]:
+def worker_layout(blueprint: Blueprint) -> list[Hosted]:
     """The workers of a run; the last one hosts the learner."""
     executors, actors = range(len(blueprint.executor_envs)), range(len(blueprint.actor_envs))
     if blueprint.acts_for_itself:
@@ -29,7 +29,7 @@ def crew(blueprint: Blueprint) -> list[Hosted]:
     else:
         workers = [Hosted(f"executor {i}", executor=i) for i in executors]
         workers += [Hosted(f"actor {i}", actor=i) for i in actors]
-    workers += [Hosted(f"differentiator {i}", differentiator=i) for i in range(1, len(blueprint.learner_shards))]
+    workers += [Hosted(f"gradient worker {i}", gradient_worker=i) for i in range(1, len(blueprint.learner_shards))]
     return [*workers, Hosted("learner", learner=True)]
 
 
@@ -43,10 +43,10 @@ class Doorbells:
     """The doorbell behind which each environment's executor lives, or its thread."""
     actor_of: tuple[Doorbell, ...]
     """The doorbell behind which each environment's actor lives."""
-    differentiators: tuple[Doorbell, ...]
+    gradient_workers: tuple[Doorbell, ...]
     learner: Doorbell
     step_barrier: bool
-    replays: bool
+    repeats: bool
     """Actors wait for the version that answered before, and the learner until a version has made its last answer."""
     on_threads: bool
 
@@ -58,17 +58,17 @@ class Doorbells:
     def ring_executors(self, envs: Sequence[int]) -> None:
         elsewhere = self._executors_elsewhere
         self._ring([elsewhere[env] for env in envs if env in elsewhere])
-        if self.replays:
+        if self.repeats:
             self.learner.ring()
 
     def ring_all(self) -> None:
         """All who may wait for a version."""
         self._ring(self._executors_elsewhere.values())
-        if self.replays:
+        if self.repeats:
             self._ring(self._asleep_actors.values())
 
-    def ring_differentiators(self) -> None:
-        self._ring(self.differentiators)
+    def ring_gradient_workers(self) -> None:
+        self._ring(self.gradient_workers)
 
     def ring_learner(self) -> None:
         self.learner.ring()

@@ -7,9 +7,9 @@ without.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -17,36 +17,36 @@ import gymnasium
 import numpy as np
 
 from htsrl.config import Config, Experiment
-from htsrl.dataflow.capsules import capsule_arrays
+from htsrl.dataflow.capsules import capsule_arrays, num_places_for
 from htsrl.dataflow.exchange import control_arrays
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, gradient_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
 from htsrl.dataflow.memory import ArraySpec, SharedArrays
-from htsrl.dataflow.queue import queue_arrays
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import TrajectorySpec
+from htsrl.dataflow.versions import num_slots_for
 from htsrl.envs.agents import Agents, agents_of
-from htsrl.envs.forgiving import ForgivingAgents
+from htsrl.envs.forgiving import TruncatingAgents
 from htsrl.envs.make import make_env
+from htsrl.envs.origins import Origins
 from htsrl.metrics.episodes import WINDOW
 from htsrl.policies.light import LightPlan
 from htsrl.roles.actor import Actor
 from htsrl.roles.answers import Answers, LightAnswers
+from htsrl.roles.env_runner import EnvRunner
 from htsrl.roles.executor import Bells, Executor
-from htsrl.roles.replica import Replica
 from htsrl.roles.role import Notify, NotifyFor
+from htsrl.roles.shared import Shared
 from htsrl.schedules.make import make_schedule
-from htsrl.schedules.replay import Replay
-from htsrl.schedules.schedule import LooseSchedule, Schedule
+from htsrl.schedules.schedule import Schedule
 from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
+    from htsrl.metrics.report import UpdateReport
     from htsrl.policies.policy import Policy
-    from htsrl.roles.differentiator import Differentiator
+    from htsrl.roles.gradient_worker import GradientWorker
     from htsrl.roles.learner import Learner
-    from htsrl.roles.report import UpdateReport
 
 Envs = tuple[int, ...]
 Shards = tuple[int, ...]
@@ -67,15 +67,25 @@ class Blueprint:
     actor_envs: tuple[Envs, ...]
     """The environments that each actor serves."""
     learner_shards: tuple[Shards, ...]
-    """The shards of every gradient that each learner worker takes: first the learner, then the differentiators."""
+    """The shards of every gradient that each learner worker takes: first the learner, then the gradient workers."""
+    num_targets: int = 0
+    """How many numbers the algorithm's gradients aim at for each step."""
     light: LightPlan | None = None
     """How actors do without torch, where they do."""
     on_threads: bool = False
     """Whether executors step each environment on a thread of its own."""
+    reports_episodes: bool = False
+    """Whether the learner reports every episode, for observers."""
+    origins: Origins = Origins()  # noqa: RUF009  (it is frozen)
+    """Where the environment, and a policy or an algorithm of the user's own, come from."""
 
     @property
     def experiment(self) -> Experiment:
         return self.config.experiment
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return make_schedule(self.experiment)
 
     @property
     def acts_for_itself(self) -> bool:
@@ -85,36 +95,34 @@ class Blueprint:
     def memory_specs(self) -> list[ArraySpec]:
         num_workers = len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
         num_rows = self.trajectory.num_steps * self.trajectory.num_columns
-        num_parameters = self.parameter_specs[0].shape[-1]
+        num_parameters, max_lag = self.parameter_specs[0].shape[-1], self.schedule.max_lag
         return [
             *control_arrays(self.experiment.num_envs, num_workers),
             *self.trajectory.arrays(),
-            *capsule_arrays(self.experiment.num_envs),
+            *capsule_arrays(self.experiment.num_envs, num_places_for(max_lag)),
             *self.parameter_specs,
-            *learner_arrays(WINDOW),
-            *gradient_arrays(self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows),
-            *(queue_arrays(self.experiment.num_envs, self.trajectory.num_storages) if self.experiment.queues else []),
+            *learner_arrays(WINDOW, 2 + len(self.trajectory.info_names), num_slots_for(max_lag)),
+            *gradient_arrays(
+                self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows, self.num_targets
+            ),
+            *self.schedule.arrays(self.experiment.num_envs),
         ]
 
     def shared(self, memory: SharedArrays) -> Shared:
-        return Shared.over(memory, self.trajectory, make_schedule(self.experiment))
+        return Shared.over(memory, self.trajectory, self.schedule)
 
     def build_executor(self, index: int, shared: Shared, bells: Bells) -> Executor:
-        return Executor([self.build_replica(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
+        return Executor([self.build_env_runner(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
 
-    def build_replica(self, env: int, shared: Shared, make_env: MakeEnv) -> Replica:
+    def build_env_runner(self, env: int, shared: Shared, make_env: MakeEnv) -> EnvRunner:
         """`make_env` is for those who have environments at hand, or watch over them."""
-        agents, num_rollouts = self._make_agents(make_env), self._num_rollouts(env, shared.schedule)
-        return Replica(env, agents, shared, self.experiment.seed, num_rollouts, self.config.placement.verify_storages)
-
-    def _num_rollouts(self, env: int, schedule: Schedule | LooseSchedule) -> int:
-        if isinstance(schedule, Replay):
-            return schedule.num_rollouts[env]
-        return sys.maxsize if self.experiment.queues else self.experiment.num_intervals
+        agents = self._make_agents(make_env)
+        num_rollouts = self.schedule.num_rollouts(env, self.experiment.num_intervals)
+        return EnvRunner(env, agents, shared, self.experiment.seed, num_rollouts, self.config.placement.verify_storages)
 
     def _make_agents(self, make_env: MakeEnv) -> Agents:
         if self.experiment.on_env_error == "truncate":
-            return ForgivingAgents(make_env, self.interface)
+            return TruncatingAgents(make_env, self.interface)
         return agents_of(make_env(), self.interface)
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
@@ -161,32 +169,36 @@ class Blueprint:
         report: Callable[[UpdateReport], None],
         at_barrier: Callable[[int], None],
         helpers: Helpers | None = None,
+        beat: Notify = lambda: None,
     ) -> Learner:
-        """Without `helpers` it takes all shards of its gradients itself."""
+        """Without `helpers` it takes all shards of its gradients itself. `beat` is its sign of life in an update."""
         from htsrl.algorithms.gradient import Gradient, GradientShards
-        from htsrl.roles.completion import Completion
-        from htsrl.roles.learner import Learner
+        from htsrl.roles.learner import Learner, LearnerState, Outlets
+        from htsrl.roles.rollout_finisher import RolloutFinisher
 
         own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
-        gradient = Gradient(GradientShards.over(memory, parameters), own, parameters.modules, helpers)
-        slots, verify, schedule = LearnerSlots(memory), self.config.placement.verify_storages, shared.schedule
-        completion = None
-        if not isinstance(schedule, LooseSchedule):
-            completion = Completion(shared, schedule, parameters, self.shape)
-        return Learner(
-            self.experiment, shared, parameters, slots, gradient, completion, executors, report, at_barrier, verify
-        )
+        gradient = Gradient(GradientShards.over(memory, parameters, beat), own, parameters.modules, helpers)
+        finisher = None if shared.schedule.mixes_versions else RolloutFinisher(shared, parameters, self.shape)
+        state = LearnerState(parameters, LearnerSlots(memory), gradient, finisher)
+        outlets = Outlets(executors, report, at_barrier, self.reports_episodes)
+        return Learner(self.experiment, shared, state, outlets, self.config.placement.verify_storages)
 
-    def build_differentiator(
-        self, index: int, memory: SharedArrays, shared: Shared, parameters: ParameterRing, learner: Notify
-    ) -> Differentiator:
+    def build_gradient_worker(
+        self,
+        index: int,
+        memory: SharedArrays,
+        shared: Shared,
+        parameters: ParameterRing,
+        learner: Notify,
+        beat: Notify = lambda: None,
+    ) -> GradientWorker:
         """Of the learner's workers the one with this number, which is not 0."""
         from htsrl.algorithms.gradient import GradientShards
-        from htsrl.roles.differentiator import Differentiator
+        from htsrl.roles.gradient_worker import GradientShare, GradientWorker
 
-        orders, gradient = GradientOrders(memory), GradientShards.over(memory, parameters)
-        shards, experiment = self.learner_shards[index], self.experiment
-        return Differentiator(index, shards, experiment, shared, parameters, orders, gradient, learner)
+        gradient = GradientShards.over(memory, parameters, beat)
+        share = GradientShare(index, self.learner_shards[index], GradientOrders(memory), gradient)
+        return GradientWorker(share, self.experiment, shared, parameters, learner)
 
 
 def write_blueprint(blueprint: Blueprint) -> int:

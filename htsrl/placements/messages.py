@@ -17,12 +17,12 @@ from htsrl.errors import (
     TrainingDiverged,
     WaitTimeout,
 )
-from htsrl.roles.report import UpdateReport
+from htsrl.metrics.report import UpdateReport
 
 READ_BYTES = 1 << 16
 
 
-class Mouthpiece:
+class ReportWriter:
     """A worker's end."""
 
     def __init__(self, fd: int) -> None:
@@ -48,7 +48,7 @@ class Mouthpiece:
             data = data[os.write(self._fd, data) :]
 
 
-class Earpiece:
+class ReportReader:
     """The supervisor's end: splits the bytes that arrive into messages."""
 
     def __init__(self, fd: int) -> None:

@@ -11,35 +11,35 @@ from typing import Any
 import gymnasium
 
 from htsrl.placements.blueprint import Blueprint, read_blueprint
-from htsrl.placements.messages import Mouthpiece
+from htsrl.placements.messages import ReportWriter
 
-Stock = list[gymnasium.Env[Any, Any]]
+PrebuiltEnvs = list[gymnasium.Env[Any, Any]]
 """Environments that were made and not used yet."""
 
 
-def prepare(blueprint_fd: int, mouthpiece: Mouthpiece) -> Stock:
+def prepare(blueprint_fd: int, report_writer: ReportWriter) -> PrebuiltEnvs:
     _import_what_computes()
-    mouthpiece.preparing(done=False)
+    report_writer.preparing(done=False)
     try:
-        stock = make_ahead(read_blueprint(blueprint_fd))
+        prebuilt_envs = make_ahead(read_blueprint(blueprint_fd))
     except (Exception, SystemExit):
-        stock = []  # if it goes wrong again when it is needed, it is said then
-    mouthpiece.preparing(done=True)
-    return stock
+        prebuilt_envs = []  # if it goes wrong again when it is needed, it is said then
+    report_writer.preparing(done=True)
+    return prebuilt_envs
 
 
 def _import_what_computes() -> None:
     """All of it: an optimizer imports more when the first one is made."""
     import torch
 
-    import htsrl.roles.differentiator
+    import htsrl.roles.gradient_worker
     import htsrl.roles.learner
     import htsrl.roles.torch_answers  # noqa: F401
 
     torch.optim.Adam([torch.zeros(1)], fused=True)
 
 
-def make_ahead(blueprint: Blueprint) -> Stock:
+def make_ahead(blueprint: Blueprint) -> PrebuiltEnvs:
     """As many environments as any executor has, if an idle one costs next to nothing and says so.
 
     Of others, and of those that threads will make for themselves, a single one is made and closed, for what that

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from htsrl.errors import EnvironmentFailure, HtsrlError, NotReproduced, PeerDied, UnclearCrash
 
-MOST_KILLS_IN_ONE_STEP = 2
+MAX_KILLS_IN_ONE_STEP = 2
 """Who kills at random hardly meets the same step of the same environment a third time; want of memory does."""
-MOST_KILLS_AT_ONE_POINT = 20
+MAX_KILLS_AT_ONE_POINT = 20
 """A killer who hits, every other time, the very worker that was coming back does so twenty times once in a million."""
 
 
-MOST_UNCLEAR_CRASHES = 4
+MAX_UNCLEAR_CRASHES = 4
 """Time for the environments that were in the same step by chance to be in another."""
 
 
@@ -57,10 +57,10 @@ def _may_pass(error: HtsrlError) -> bool:
 
 def _most(death: Death) -> int:
     if isinstance(death.error, UnclearCrash):
-        return MOST_UNCLEAR_CRASHES
+        return MAX_UNCLEAR_CRASHES
     if not death.by_sigkill:
         return 1
-    return MOST_KILLS_AT_ONE_POINT if death.suspect is None else MOST_KILLS_IN_ONE_STEP
+    return MAX_KILLS_AT_ONE_POINT if death.suspect is None else MAX_KILLS_IN_ONE_STEP
 
 
 def _accusation(death: Death, times: int) -> EnvironmentFailure:

@@ -69,7 +69,7 @@ class Signs:
         if waits or (starts and not (inside % 2).any()):
             return None
         words = exchange.requests[list(worker.envs)], exchange.answers[list(worker.envs)], inside
-        return nap, exchange.published_version, *(array.tobytes() for array in words)
+        return nap, int(exchange.beats[number]), exchange.published_version, *(array.tobytes() for array in words)
 
 
 def _poll_of(bells: Sequence[Doorbell | ThreadBell]) -> select.poll:

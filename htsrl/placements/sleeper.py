@@ -9,10 +9,10 @@ from collections.abc import Callable
 from htsrl.dataflow.exchange import Exchange
 from htsrl.dataflow.signals import Waiter
 from htsrl.errors import WaitTimeout
-from htsrl.parent_death import parent_is_stopped
+from htsrl.processes.parent_death import parent_is_stopped
 
 # Time for the supervisor to find out who hangs, start it again, and find out that it does so again.
-MOST_WAITS_IN_VAIN = 3
+MAX_WAITS_IN_VAIN = 3
 
 
 class Sleeper:
@@ -55,7 +55,7 @@ class Sleeper:
         pulse = self._exchange.pulse()
         self._in_vain = self._in_vain + 1 if pulse == self._pulse else 0
         self._pulse = pulse
-        if self._in_vain == MOST_WAITS_IN_VAIN:
+        if self._in_vain == MAX_WAITS_IN_VAIN:
             raise WaitTimeout(
                 f"{self._name} (pid {os.getpid()}) waited {self._in_vain} times deadline_seconds="
                 f"{self._deadline_seconds:g} for {waits_for()}"

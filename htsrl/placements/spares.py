@@ -54,7 +54,7 @@ class Spares:
         return taken
 
     def _listen(self, process: WorkerProcess, now: float) -> None:
-        for message in process.earpiece.read():
+        for message in process.report_reader.read():
             self._is_prepared = message["done"]
             self._preparing_since = None if message["done"] else now
 

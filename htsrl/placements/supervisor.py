@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from htsrl.checkpoint.background import Written
 from htsrl.dataflow.exchange import COMING_BACK
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import Doorbell, ThreadBell
 from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied, UnclearCrash
-from htsrl.interrupts import uninterrupted
-from htsrl.placements.assignment import Assignment, Doorbells, crew
+from htsrl.metrics.report import UpdateReport
+from htsrl.placements.assignment import Assignment, Doorbells, worker_layout
 from htsrl.placements.blueprint import Blueprint, Envs, write_blueprint
 from htsrl.placements.messages import error_of, report_of, written_of
 from htsrl.placements.restarts import Death, Restarts
@@ -24,10 +23,8 @@ from htsrl.placements.signs import Signs, Watched
 from htsrl.placements.spares import Spares
 from htsrl.placements.vigil import Vigil
 from htsrl.placements.worker_process import Inheritance, WorkerProcess, describe_exit
-from htsrl.roles.feed import feed_of
-from htsrl.roles.report import UpdateReport
-from htsrl.schedules.replay import Replay
-from htsrl.schedules.schedule import has_step_barrier
+from htsrl.processes.interrupts import uninterrupted
+from htsrl.roles.shared import Shared
 
 GRACE_SECONDS = 0.5
 
@@ -51,7 +48,7 @@ class Supervisor:
         self._memory = memory
         self._listeners = listeners
         self._shared: Shared = blueprint.shared(memory)
-        self._hosted = crew(blueprint)
+        self._hosted = worker_layout(blueprint)
         self._doorbells = [Doorbell.create() for _ in self._hosted]
         num_threads = blueprint.experiment.num_envs if blueprint.on_threads else 0
         self._thread_bells = [ThreadBell.create() for _ in range(num_threads)]  # by environment
@@ -61,6 +58,7 @@ class Supervisor:
         self._workers: list[WorkerProcess] = []
         self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
+        self._details_shown: list[str] = []  # below the headline of the last death that was forgiven
         self._spares = Spares(lambda: self._launch(spare=True), self._drop)
         self._poll = select.poll()
         self._vigil = Vigil(placement.deadline_seconds, len(self._signs))
@@ -82,9 +80,9 @@ class Supervisor:
                     continue
                 if self._listen_to(number):
                     return
-                if worker.has_ended or worker.earpiece.closed or number in self._failures:
+                if worker.has_ended or worker.report_reader.closed or number in self._failures:
                     with uninterrupted():
-                        if self._bury(number):
+                        if self._handle_death(number):
                             return
             if self.restarts.allowed:
                 with uninterrupted():
@@ -98,9 +96,7 @@ class Supervisor:
             doorbell.ring()
         workers = [*self._workers, *([self._spares.process] if self._spares.process else [])]
         try:
-            deadline = time.monotonic() + GRACE_SECONDS
-            while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
-                time.sleep(GRACE_SECONDS / 100)
+            self._wait_for_ends()
         finally:
             for worker in workers:
                 worker.end()
@@ -111,6 +107,14 @@ class Supervisor:
             doorbells = [doorbell.fd for doorbell in self._all_bells]
             for fd in (self._blueprint_fd, self._lifeline_fd, self._our_life_fd, *doorbells):
                 os.close(fd)
+
+    def _wait_for_ends(self) -> None:
+        """For a moment, and for as long as the learner gets on with a checkpoint that was due."""
+        beats, deadline = self._shared.exchange.beats.tobytes(), time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
+            time.sleep(GRACE_SECONDS / 100)
+            if (now := self._shared.exchange.beats.tobytes()) != beats:
+                beats, deadline = now, time.monotonic() + GRACE_SECONDS
 
     @property
     def _all_bells(self) -> list[Doorbell | ThreadBell]:
@@ -131,7 +135,7 @@ class Supervisor:
     def _listen_to(self, number: int) -> bool:
         """Act on a worker's messages; True when training is over."""
         with uninterrupted():  # a message that was read and not passed on would be missing from the digest
-            for message in self._workers[number].earpiece.read():
+            for message in self._workers[number].report_reader.read():
                 if message["kind"] == "failure":
                     self._failures[number] = error_of(message)
                 elif message["kind"] == "checkpoint":
@@ -144,7 +148,7 @@ class Supervisor:
                         return True
         return False
 
-    def _bury(self, number: int) -> bool:
+    def _handle_death(self, number: int) -> bool:
         """A worker has died: start it again, or raise why not; True when it turns out that training is over."""
         worker, hosted = self._workers[number], self._hosted[number]
         worker.end()
@@ -154,12 +158,14 @@ class Supervisor:
             exchange = self._shared.exchange
             exchange.published_version = max(exchange.published_version, self._reported_version)
         by_sigkill = worker.exit_code == -signal.SIGKILL and number not in self._failures
-        error = self._failures.pop(number, None) or self._obituary(number)
+        error = self._failures.pop(number, None) or self._death_report(number)
         suspect = self._stepped(number) if by_sigkill else None
         env = error.env if isinstance(error, EnvironmentFailure) else suspect
         if fatal := self.restarts.judge(Death(number, self._point(number, env), by_sigkill, error, suspect)):
+            fatal.details_were_shown = str(fatal).splitlines()[1:] == self._details_shown != []
             raise fatal
         headline, *details = str(error).splitlines()
+        self._details_shown = details
         self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
         self._replace(number)
         return False
@@ -207,15 +213,15 @@ class Supervisor:
         exchange = self._shared.exchange
         return env, int(exchange.completed_rollouts[env]), int(exchange.requests[env])
 
-    def _obituary(self, number: int) -> HtsrlError:
+    def _death_report(self, number: int) -> HtsrlError:
         worker, hosted = self._workers[number], self._hosted[number]
         update = self._shared.exchange.published_version
-        feed = feed_of(self._shared)
-        full = feed.is_ready(update)
+        source = self._shared.source
+        full = source.is_ready(update)
         learner, did = "it" if hosted.learner else "the learner", "read" if full else "waited for"
         text = (
             f"{hosted.name} (pid {worker.pid}) {describe_exit(worker.exit_code)} while {learner} {did} "
-            f"{feed.source(update)}"
+            f"{source.describe(update)}"
         )
         inside = self._inside(number)
         if not inside or worker.exit_code == -signal.SIGKILL:
@@ -269,18 +275,18 @@ class Supervisor:
                     executor_of[env] = self._thread_bells[env] if self._blueprint.on_threads else doorbell
                 if hosted.actor is not None:
                     actor_of[env] = doorbell
-        differentiators = [
+        gradient_workers = [
             doorbell
             for hosted, doorbell in zip(self._hosted, self._doorbells, strict=True)
-            if hosted.differentiator is not None
+            if hosted.gradient_worker is not None
         ]
         return Doorbells(
             own=self._doorbells[number],
             executor_of=tuple(executor_of),
             actor_of=tuple(actor_of),
-            differentiators=tuple(differentiators),
+            gradient_workers=tuple(gradient_workers),
             learner=self._doorbells[-1],
-            step_barrier=has_step_barrier(self._shared.schedule),
-            replays=isinstance(self._shared.schedule, Replay),
+            step_barrier=self._shared.schedule.step_barrier,
+            repeats=self._shared.schedule.repeats,
             on_threads=self._blueprint.on_threads,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 LOOKS_PER_DEADLINE = 10
-LONGEST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 1.0
 
 
 class Vigil:
@@ -13,7 +13,7 @@ class Vigil:
 
     def __init__(self, deadline_seconds: float, num_signs: int) -> None:
         self._deadline_seconds = deadline_seconds
-        self.pause_seconds = min(LONGEST_PAUSE_SECONDS, deadline_seconds / LOOKS_PER_DEADLINE)
+        self.pause_seconds = min(MAX_PAUSE_SECONDS, deadline_seconds / LOOKS_PER_DEADLINE)
         self._signs: list[Hashable] = [None] * num_signs
         self._since = [0.0] * num_signs
         self._last_look = 0.0
@@ -23,7 +23,7 @@ class Vigil:
 
         If nobody looked for long, this process was itself stopped, and the others perhaps as well: it all begins anew.
         """
-        if now - self._last_look > self._deadline_seconds / 2 + LONGEST_PAUSE_SECONDS:
+        if now - self._last_look > self._deadline_seconds / 2 + MAX_PAUSE_SECONDS:
             self._signs = [None] * len(self._signs)
         self._last_look = now
         found = []

@@ -12,7 +12,9 @@ import os
 import sys
 import threading
 import traceback
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import cloudpickle
@@ -22,34 +24,37 @@ from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.exchange import Cost
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.signals import ThreadBell, Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError
+from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import use_one_thread
-from htsrl.parent_death import die_with_parent
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.blueprint import Blueprint, read_blueprint
-from htsrl.placements.messages import Mouthpiece
-from htsrl.placements.preparation import Stock, prepare
+from htsrl.placements.messages import ReportWriter
+from htsrl.placements.preparation import PrebuiltEnvs, prepare
 from htsrl.placements.sleeper import Sleeper
 from htsrl.placements.worker_process import DUMP_SIGNAL
-from htsrl.process_name import name_this_process
+from htsrl.processes.parent_death import die_with_parent
+from htsrl.processes.process_name import name_this_process
+from htsrl.roles.env_runner import EnvRunner
 from htsrl.roles.executor import Bells, Executor
 from htsrl.roles.meter import Meter
-from htsrl.roles.replica import Replica
-from htsrl.roles.role import Jittery, Role, advance_all
+from htsrl.roles.role import Jittery, Notify, Role, advance_all
+from htsrl.roles.shared import Shared
 from htsrl.roles.threaded_executor import ThreadedExecutor
 
 
 @dataclass(frozen=True)
-class Post:
+class WorkerContext:
     """A place in a run: which one, and what there is to fill it with."""
 
     assignment: Assignment
     equipment: Equipment
     blueprint: Blueprint
-    stock: Stock
+    prebuilt_envs: PrebuiltEnvs
+    last_things: ExitStack = field(default_factory=ExitStack)
+    """What a worker does before it ends, also where it is stopped."""
 
 
 def main() -> None:
@@ -57,10 +62,10 @@ def main() -> None:
     equipment: Equipment = cloudpickle.load(sys.stdin.buffer)
     _keep_to_this_process(equipment)
     faulthandler.register(DUMP_SIGNAL, file=equipment.dump_fd)
-    mouthpiece = Mouthpiece(equipment.report_fd)
-    stock: Stock = []
+    report_writer = ReportWriter(equipment.report_fd)
+    prebuilt_envs: PrebuiltEnvs = []
     if "--spare" in sys.argv:
-        stock = prepare(equipment.blueprint_fd, mouthpiece)
+        prebuilt_envs = prepare(equipment.blueprint_fd, report_writer)
         name_this_process("spare")
     try:
         assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
@@ -68,26 +73,29 @@ def main() -> None:
         return
     name_this_process(assignment.hosted.name)
     try:
-        _work(Post(assignment, equipment, read_blueprint(equipment.blueprint_fd), stock), mouthpiece)
+        _work(
+            WorkerContext(assignment, equipment, read_blueprint(equipment.blueprint_fd), prebuilt_envs), report_writer
+        )
     except HtsrlError as error:
-        mouthpiece.failure(error, str(error))
+        report_writer.failure(error, str(error))
         sys.exit(1)
     except Exception as error:
-        mouthpiece.failure(error, f"{assignment.hosted.name} (pid {os.getpid()}) failed:\n{traceback.format_exc()}")
+        report_writer.failure(error, f"{assignment.hosted.name} (pid {os.getpid()}) failed:\n{traceback.format_exc()}")
         sys.exit(1)
 
 
-def _work(post: Post, mouthpiece: Mouthpiece) -> None:
-    import_modules(post.blueprint.experiment.imports)
-    memory = SharedArrays(post.blueprint.memory_specs(), post.equipment.memory_fd)
-    shared = post.blueprint.shared(memory)
-    measures = post.blueprint.config.placement.measure_costs
-    meter = Meter(shared.exchange.cpu_seconds[post.assignment.number]) if measures else None
-    sleeper = _sleeper(post, shared)
-    roles = _build_roles(post, memory, shared, mouthpiece, sleeper, meter)
-    while post.stock:
-        post.stock.pop().close()
-    _take_turns(post, shared, roles, sleeper, meter)
+def _work(context: WorkerContext, report_writer: ReportWriter) -> None:
+    import_modules(context.blueprint.experiment.imports)
+    memory = SharedArrays(context.blueprint.memory_specs(), context.equipment.memory_fd)
+    shared = context.blueprint.shared(memory)
+    measures = context.blueprint.config.placement.measure_costs
+    meter = Meter(shared.exchange.cpu_seconds[context.assignment.number]) if measures else None
+    sleeper = _sleeper(context, shared)
+    roles = _build_roles(context, memory, shared, report_writer, sleeper, meter)
+    while context.prebuilt_envs:
+        context.prebuilt_envs.pop().close()
+    with context.last_things:
+        _take_turns(context, shared, roles, sleeper, meter)
     for role in roles:
         if isinstance(role, Executor | ThreadedExecutor):
             role.close()
@@ -95,19 +103,24 @@ def _work(post: Post, mouthpiece: Mouthpiece) -> None:
             os._exit(0)  # an interpreter that ends under threads inside of C code may abort
 
 
-def _sleeper(post: Post, shared: Shared) -> Sleeper:
-    assignment, deadline_seconds = post.assignment, post.blueprint.config.placement.deadline_seconds
-    waiter = Waiter(assignment.doorbells.own, post.equipment.lifeline_fd)
+def _sleeper(context: WorkerContext, shared: Shared) -> Sleeper:
+    assignment, deadline_seconds = context.assignment, context.blueprint.config.placement.deadline_seconds
+    waiter = Waiter(assignment.doorbells.own, context.equipment.lifeline_fd)
     return Sleeper(assignment.hosted.name, assignment.number, shared.exchange, waiter, deadline_seconds)
 
 
 def _build_roles(
-    post: Post, memory: SharedArrays, shared: Shared, mouthpiece: Mouthpiece, sleeper: Sleeper, meter: Meter | None
+    context: WorkerContext,
+    memory: SharedArrays,
+    shared: Shared,
+    report_writer: ReportWriter,
+    sleeper: Sleeper,
+    meter: Meter | None,
 ) -> list[Role]:
-    hosted, blueprint, doorbells = post.assignment.hosted, post.blueprint, post.assignment.doorbells
+    hosted, blueprint, doorbells = context.assignment.hosted, context.blueprint, context.assignment.doorbells
     roles: list[Role] = []
     if hosted.executor is not None:
-        roles.append(_build_executor(post, hosted.executor, shared, meter))
+        roles.append(_build_executor(context, hosted.executor, shared, meter))
     if hosted.actor is not None:
         if blueprint.light is None:
             use_one_thread()
@@ -116,69 +129,111 @@ def _build_roles(
             for policy, method in actor.answers.computations:
                 meter.watch(policy, method, Cost.INFERENCE)
         roles.append(actor)
-    if hosted.differentiator is not None or hosted.learner:
+    if hosted.gradient_worker is not None or hosted.learner:
         use_one_thread()
-        parameters = blueprint.build_parameters(memory)
-        if hosted.differentiator is not None:
-            differentiator = blueprint.build_differentiator(
-                hosted.differentiator, memory, shared, parameters, doorbells.ring_learner
+        parameters, beat = blueprint.build_parameters(memory), shared.exchange.heartbeat(context.assignment.number)
+        if hosted.gradient_worker is not None:
+            gradient_worker = blueprint.build_gradient_worker(
+                hosted.gradient_worker,
+                memory,
+                shared,
+                parameters,
+                doorbells.ring_learner,
+                _unless_stopped(shared, beat),
             )
             if meter:
-                meter.watch(differentiator, "carry_out", Cost.LEARNING)
-            roles.append(differentiator)
+                meter.watch(gradient_worker, "carry_out", Cost.LEARNING)
+            roles.append(gradient_worker)
         if hosted.learner:
-            report = meter.read_total_before(mouthpiece.update) if meter else mouthpiece.update
-            checkpoints = background_checkpoints(blueprint.config, memory, shared, mouthpiece.checkpoint)
+            report = meter.read_total_before(report_writer.update) if meter else report_writer.update
+            checkpoints = background_checkpoints(blueprint.config, memory, shared, report_writer.checkpoint, beat)
             if meter:
                 meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
+            context.last_things.callback(checkpoints.finish)
             wake, at_barrier = doorbells.ring_all, checkpoints.at_barrier
-            helpers = Helpers(GradientOrders(memory), doorbells.ring_differentiators, sleeper.sleep_until)
+            helpers = Helpers(GradientOrders(memory), doorbells.ring_gradient_workers, sleeper.sleep_until)
             has_helpers = len(blueprint.learner_shards) > 1
             learner = blueprint.build_learner(
-                memory, shared, parameters, wake, report, at_barrier, helpers if has_helpers else None
+                memory,
+                shared,
+                parameters,
+                wake,
+                _last_after(checkpoints.finish, report),
+                at_barrier,
+                helpers if has_helpers else None,
+                _unless_stopped(shared, beat),
             )
             if meter:
                 meter.watch(learner, "learn", Cost.LEARNING)
-                if learner.completion:
-                    meter.watch(learner.completion, "complete", Cost.INFERENCE)
+                if learner.finisher:
+                    meter.watch(learner.finisher, "complete", Cost.INFERENCE)
             roles.append(learner)
     return roles
 
 
-def _build_executor(post: Post, index: int, shared: Shared, meter: Meter | None) -> Executor | ThreadedExecutor:
+def _unless_stopped(shared: Shared, beat: Notify) -> Notify:
+    """In the middle of an update: where the run stops, nobody will need the rest of it."""
+
+    def beat_or_end() -> None:
+        beat()
+        if shared.exchange.stopping:
+            sys.exit()
+
+    return beat_or_end
+
+
+def _last_after(finish: Notify, report: Callable[[UpdateReport], None]) -> Callable[[UpdateReport], None]:
+    """Reports as they come; before the last, at which the supervisor ends this process, `finish`."""
+
+    def report_in_order(update: UpdateReport) -> None:
+        if update.finished:
+            finish()
+        report(update)
+
+    return report_in_order
+
+
+def _build_executor(
+    context: WorkerContext, index: int, shared: Shared, meter: Meter | None
+) -> Executor | ThreadedExecutor:
     making = threading.Lock()  # constructors of several may not bear each other, on threads
 
     def make_env() -> gymnasium.Env[Any, Any]:
         with making:
-            env = post.stock.pop() if post.stock else post.blueprint.make_env()
+            env = context.prebuilt_envs.pop() if context.prebuilt_envs else context.blueprint.make_env()
         if meter:
             meter.watch_simulator(env)
         return env
 
-    def make_replica(env: int) -> Replica:
-        replica = post.blueprint.build_replica(env, shared, make_env)
+    def make_env_runner(env: int) -> EnvRunner:
+        env_runner = context.blueprint.build_env_runner(env, shared, make_env)
         if meter:
-            meter.watch(replica, "keep_capsule", Cost.KEEPING)
-        return replica
+            meter.watch(env_runner, "keep_capsule", Cost.KEEPING)
+        return env_runner
 
-    doorbells, envs = post.assignment.doorbells, post.blueprint.executor_envs[index]
-    if not post.blueprint.on_threads:
+    doorbells, envs = context.assignment.doorbells, context.blueprint.executor_envs[index]
+    if not context.blueprint.on_threads:
         bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
-        return Executor([make_replica(env) for env in envs], bells)
+        return Executor([make_env_runner(env) for env in envs], bells)
 
     def notify_learner() -> None:
         if meter:
             meter.read_total()  # the main thread, which does so at every turn, takes none
         doorbells.ring_learner()
 
-    bells, jitter_seconds = Bells(doorbells.ring_actors, notify_learner), post.blueprint.config.placement.jitter_seconds
+    bells, jitter_seconds = (
+        Bells(doorbells.ring_actors, notify_learner),
+        context.blueprint.config.placement.jitter_seconds,
+    )
     thread_bells = {env: bell for env in envs if isinstance(bell := doorbells.executor_of[env], ThreadBell)}
-    return ThreadedExecutor(thread_bells, make_replica, bells, doorbells.own.ring, jitter_seconds)
+    return ThreadedExecutor(thread_bells, make_env_runner, bells, doorbells.own.ring, jitter_seconds)
 
 
-def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None) -> None:
+def _take_turns(
+    context: WorkerContext, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None
+) -> None:
     """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
-    jitter_seconds, exchange = post.blueprint.config.placement.jitter_seconds, shared.exchange
+    jitter_seconds, exchange = context.blueprint.config.placement.jitter_seconds, shared.exchange
     turns = [Jittery(role, jitter_seconds) for role in roles] if jitter_seconds else roles
     sleeper.has_started()
     while not exchange.stopping:
@@ -195,8 +250,8 @@ def _take_turns(post: Post, shared: Shared, roles: list[Role], sleeper: Sleeper,
 
 def _keep_to_this_process(equipment: Equipment) -> None:
     """An environment that forks must not take our descriptors along: they would outlive this process."""
-    for field in fields(equipment):
-        os.set_inheritable(getattr(equipment, field.name), False)
+    for descriptor in fields(equipment):
+        os.set_inheritable(getattr(equipment, descriptor.name), False)
 
 
 def _has_finished(roles: list[Role]) -> bool:

@@ -14,7 +14,7 @@ import cloudpickle
 
 from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
 from htsrl.placements.assignment import Assignment, Equipment
-from htsrl.placements.messages import Earpiece
+from htsrl.placements.messages import ReportReader
 
 DUMP_SECONDS = 1.0
 DUMP_SIGNAL = signal.SIGUSR1
@@ -40,17 +40,16 @@ class WorkerProcess:
     def __init__(self, inheritance: Inheritance, spare: bool = False) -> None:
         report_read_fd, report_fd = os.pipe()
         self.dump_fd = os.memfd_create("htsrl-stack")
-        self._process = subprocess.Popen(
-            # -P and the path below: the worker imports what this process would, and not more.
-            [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
-            stdin=subprocess.PIPE,
-            pass_fds=[*inheritance.fds, report_fd, self.dump_fd],
-            env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
-            process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
-        )
-        os.close(report_fd)
+        try:
+            self._process = _start([*inheritance.fds, report_fd, self.dump_fd], spare)
+        except OSError:
+            os.close(report_read_fd)
+            os.close(self.dump_fd)
+            raise
+        finally:
+            os.close(report_fd)
         self.pid = self._process.pid
-        self.earpiece = Earpiece(report_read_fd)
+        self.report_reader = ReportReader(report_read_fd)
         self.exit_fd = _exit_fd(self.pid, otherwise=report_read_fd)
         """Readable once the process has ended; where there is no such thing, the end of its messages has to do."""
         self._tell(
@@ -65,7 +64,7 @@ class WorkerProcess:
 
     @property
     def fds(self) -> set[int]:
-        return {self.earpiece.fd, self.exit_fd}
+        return {self.report_reader.fd, self.exit_fd}
 
     @property
     def has_ended(self) -> bool:
@@ -120,6 +119,17 @@ class WorkerProcess:
     def close(self) -> None:
         for fd in (*self.fds, self.dump_fd):
             os.close(fd)
+
+
+def _start(fds: Sequence[int], spare: bool) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        # -P and the path below: the worker imports what this process would, and not more.
+        [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
+        stdin=subprocess.PIPE,
+        pass_fds=fds,
+        env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
+        process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
+    )
 
 
 def describe_exit(code: int) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from htsrl.config import Network
 from htsrl.errors import ConfigError
 from htsrl.policies.activations import FIELD_PREFIX
+from htsrl.policies.choice import encoder_of
 from htsrl.policies.images import ImpalaCnn, NatureCnn
 from htsrl.policies.layers import Mlp
 from htsrl.spaces import ObservationLeaf
@@ -89,7 +90,7 @@ def _activation_fields(name: str, part: nn.Module) -> dict[str, tuple[int, ...]]
 
 
 def encoder_for(leaves: Leaves, network: Network) -> Encoder:
-    """The encoder that `network` asks for; `auto` looks at images with the Nature CNN."""
+    """The encoder that `network` asks for."""
     asks_for_images = network.encoder in ("nature_cnn", "impala")
     if asks_for_images and not any(len(leaf.shape) == 3 and leaf.categories is None for leaf in leaves.values()):
         shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in leaves.items())
@@ -98,8 +99,7 @@ def encoder_for(leaves: Leaves, network: Network) -> Encoder:
 
 
 def _part(leaf: ObservationLeaf, network: Network) -> Flat | NatureCnn | ImpalaCnn:
-    if network.encoder == "mlp" or len(leaf.shape) != 3 or leaf.categories is not None:
+    encoder = encoder_of(leaf, network)
+    if encoder == "mlp":
         return Flat(leaf)
-    if network.encoder == "impala":
-        return ImpalaCnn(leaf)
-    return NatureCnn(leaf) if network.encoder == "nature_cnn" or leaf.is_image else Flat(leaf)
+    return ImpalaCnn(leaf) if encoder == "impala" else NatureCnn(leaf)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from htsrl.errors import ConfigError
 from htsrl.policies.activations import rectified
+from htsrl.policies.choice import MIN_NATURE_SIZE, fits_nature
 from htsrl.policies.layers import ScalingConv2d, orthogonal
 from htsrl.spaces import ObservationLeaf
 
-SMALLEST_FOR_NATURE = 36  # below this its third convolution has nothing left to look at
 IMPALA_CHANNELS = (16, 32, 32)
 GAIN = math.sqrt(2)
 
@@ -25,8 +25,8 @@ class Images(nn.Module):
         super().__init__()
         self._channels_last = leaf.channels_last
         self.scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
-        height, width, channels = leaf.shape if leaf.channels_last else (*leaf.shape[1:], leaf.shape[0])
-        self.height, self.width, self.channels = height, width, channels
+        self.height, self.width = leaf.image_size
+        self.channels = leaf.shape[-1] if leaf.channels_last else leaf.shape[0]
 
     def forward(self, obs: Tensor) -> Tensor:
         # Channels are brought together before bytes become floats: to do both at once takes twice as long.
@@ -47,10 +47,10 @@ class NatureCnn(nn.Module):
     def __init__(self, leaf: ObservationLeaf) -> None:
         super().__init__()
         self.images = Images(leaf)
-        if min(self.images.height, self.images.width) < SMALLEST_FOR_NATURE:
+        if not fits_nature(leaf):
             raise ConfigError(
                 f"images of {self.images.height}x{self.images.width} are too small for the Nature CNN, which needs "
-                f"{SMALLEST_FOR_NATURE}x{SMALLEST_FOR_NATURE}; enlarge them, or use --encoder impala or --encoder mlp"
+                f"{MIN_NATURE_SIZE}x{MIN_NATURE_SIZE}; enlarge them, or use --encoder impala or --encoder mlp"
             )
         self.convolutions = nn.Sequential(
             orthogonal(ScalingConv2d(self.images.scale, self.images.channels, 32, 8, stride=4), GAIN),

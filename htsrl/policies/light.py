@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.versions import NUM_SLOTS
-from htsrl.policies.constants import EPSILON, FORBIDDEN, MOST_DEVIATIONS
+from htsrl.policies.constants import EPSILON, FORBIDDEN, MAX_DEVIATIONS
 from htsrl.spaces import Interface, ObservationLeaf
 from htsrl.spaces.observations import MASK_KEY
 
@@ -57,7 +56,7 @@ class LightPlan:
     def policies(self, memory: SharedArrays) -> list[LightPolicy]:
         """One for each slot."""
         slots, statistics = memory["parameter_slots"], memory["statistics"]
-        return [LightPolicy(self, slots[slot, 0], statistics[slot]) for slot in range(NUM_SLOTS)]
+        return [LightPolicy(self, slot[0], of_slot) for slot, of_slot in zip(slots, statistics, strict=True)]
 
 
 class LightPolicy:
@@ -139,7 +138,7 @@ class LightPolicy:
             mean, variance = self._moments[name]
             centred = (obs - mean.astype(obs.dtype)).astype(np.float32)
             obs = centred * (1 / np.sqrt(variance + EPSILON)).astype(np.float32)
-            obs = np.minimum(np.maximum(obs, np.float32(-MOST_DEVIATIONS)), np.float32(MOST_DEVIATIONS))
+            obs = np.minimum(np.maximum(obs, np.float32(-MAX_DEVIATIONS)), np.float32(MAX_DEVIATIONS))
         flat = obs if obs.ndim == 2 else obs.reshape(len(obs), -1)
         if leaf.categories is not None:
             return _one_hot(leaf, flat)

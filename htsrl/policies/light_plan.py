@@ -9,7 +9,7 @@ from htsrl.policies.layers import Dense
 from htsrl.policies.light import LightPlan, Place
 from htsrl.policies.policy import Policy
 
-MOST_WEIGHTS = 1 << 14
+MAX_WEIGHTS = 1 << 14
 """Of a layer. From some 256 x 256 on, torch makes up for what it takes to get going."""
 
 
@@ -22,7 +22,7 @@ def light_plan(policy: Policy, network: Network) -> LightPlan | None:
     if isinstance(encoder, CustomEncoder) or policy.value_encoder is None or policy.memory is not None:
         return None
     largest = max(layer.weight.numel() for layer in policy.modules() if isinstance(layer, Dense))
-    if encoder.sees_images or largest > MOST_WEIGHTS:
+    if encoder.sees_images or largest > MAX_WEIGHTS:
         return None
     scales = policy.observation_scales
     return LightPlan(

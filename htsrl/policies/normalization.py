@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from htsrl.errors import ConfigError
-from htsrl.policies.constants import EPSILON, MOST_DEVIATIONS
+from htsrl.policies.constants import EPSILON, MAX_DEVIATIONS
 from htsrl.spaces import ObservationLeaf
 
 
@@ -55,7 +55,7 @@ class ObservationScale(RunningMoments):
         # Subtracted in the observations' own precision: doubles may be large and close together.
         centred = (obs - self.mean.to(obs.dtype)).float()
         scaled = centred * self.deviation().reciprocal().float()
-        return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+        return scaled.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS)
 
 
 class ObservationScales(nn.Module):
@@ -113,4 +113,4 @@ class RewardScale(nn.Module):
 
     def forward(self, rewards_TB: Tensor) -> Tensor:
         scaled = rewards_TB * self.moments.deviation().reciprocal().float()
-        return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+        return scaled.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS)

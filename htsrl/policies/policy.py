@@ -10,7 +10,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from htsrl.config import Experiment, Network
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.trajectory import MEMORY
+from htsrl.numerics import OwnNumerics
 from htsrl.policies.custom import CustomEncoder, custom_encoder
 from htsrl.policies.distributions import (
     Categorical,
@@ -194,7 +196,7 @@ def _side_by_side(*parts: Tensor | None) -> Tensor:
 def policy_for(experiment: Experiment, interface: Interface, num_columns: int = 0) -> Policy:
     """The policy that an experiment starts with; `num_columns` is how many agents it will be trained with at once."""
     policy = _built(interface, experiment.network, network_seed(experiment.seed))
-    if experiment.algorithm.normalize_rewards:
+    if CommonSettings.of(experiment.algorithm).normalize_rewards:
         policy.reward_scale = RewardScale(num_columns)
     return policy
 
@@ -209,7 +211,7 @@ def build_policy(
 
 def _built(interface: Interface, network: Network, seed: int) -> Policy:
     """Initialised from `seed`, without touching torch's global generator."""
-    with torch.random.fork_rng(devices=[]):
+    with OwnNumerics(), torch.random.fork_rng(devices=[]):  # the last bits of a decomposition depend on threads
         torch.manual_seed(seed)
         return Policy(interface, network)
 

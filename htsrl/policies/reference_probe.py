@@ -18,10 +18,10 @@ from htsrl.errors import ConfigError
 from htsrl.spaces import Interface, ObservationLeaf
 
 STEPS = (1, 2, 4, 8, 16, 32, 64)
-MOST_SIZES = 24
-FEWEST_ROWS = 128
+MAX_SIZES = 24
+MIN_ROWS = 128
 """That a size is tried with, in as many batches as it takes: few rows may agree by luck."""
-FEWEST_ORDERS = 4
+MIN_ORDERS = 4
 
 Outputs = Callable[[Mapping[str, Tensor]], Tensor]
 """A policy's raw outputs, a row each: what its distributions and values are made from."""
@@ -53,10 +53,8 @@ def _example(leaf: ObservationLeaf, num_rows: int, generator: torch.Generator) -
 @torch.inference_mode()
 def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor], num_envs: int) -> ReferenceShape:
     """The sizes to use for batches of up to `num_envs` rows, after a try with the examples."""
-    for step in STEPS:
-        sizes = _multiples(step, num_envs)
-        if _rows_agree(outputs, examples, sizes):
-            return ReferenceShape(sizes)
+    if sizes := find_batch_sizes(outputs, examples, num_envs):
+        return ReferenceShape(sizes)
     if _rows_agree_in_place(outputs, examples, num_envs):
         return ReferenceShape((num_envs,), pinned=True)
     raise ConfigError(
@@ -65,10 +63,20 @@ def find_reference_shape(outputs: Outputs, examples: Mapping[str, Tensor], num_e
     )
 
 
+@torch.inference_mode()
+def find_batch_sizes(outputs: Outputs, examples: Mapping[str, Tensor], num_rows: int) -> tuple[int, ...] | None:
+    """Sizes, the last for at least `num_rows` rows, in which a row's bits depend on nothing but the row."""
+    for step in STEPS:
+        sizes = _multiples(step, num_rows)
+        if _rows_agree(outputs, examples, sizes):
+            return sizes
+    return None
+
+
 def _multiples(step: int, num_envs: int) -> tuple[int, ...]:
     """Of `step`, up to all environments, in even strides that leave few enough sizes to try each."""
     num_steps = -(-num_envs // step)
-    stride = -(-num_steps // MOST_SIZES)
+    stride = -(-num_steps // MAX_SIZES)
     return tuple(step * count for count in (*range(stride, num_steps, stride), num_steps))
 
 
@@ -79,7 +87,7 @@ def _rows_agree(outputs: Outputs, examples: Mapping[str, Tensor], sizes: tuple[i
         in_order = torch.arange(-(-num_examples // most) * most) % num_examples
         reference = torch.cat([_run(outputs, examples, rows) for rows in in_order.view(-1, most)])[:num_examples]
         for size in sizes:
-            for _ in range(max(FEWEST_ORDERS, FEWEST_ROWS // size)):
+            for _ in range(max(MIN_ORDERS, MIN_ROWS // size)):
                 rows = torch.randperm(max(num_examples, size), generator=generator)[:size] % num_examples
                 if not torch.equal(_run(outputs, examples, rows), reference[rows]):
                     return False

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 ONE, HALF = torch.tensor(1.0), torch.tensor(0.5)
-MOST_SHAPES = 16
+MAX_SHAPES = 16
 """How many shapes' buffers are kept, of all kinds together."""
 
 B = TypeVar("B")
@@ -29,7 +29,7 @@ def buffers_of(make: Callable[[Tensor], B], sequences_LN: Tensor, weight_GH: Ten
     return buffers
 
 
-@lru_cache(maxsize=MOST_SHAPES)
+@lru_cache(maxsize=MAX_SHAPES)
 def _buffers(
     make: Callable[[Tensor], Any], thread: int, shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> Any:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl.dataflow.exchange import Asked, Tickets, Words
+from htsrl.dataflow.exchange import Asked, Request, Tickets, Words
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
-from htsrl.kill_points import reach
-from htsrl.roles.answers import Answers
+from htsrl.numerics import OwnNumerics
+from htsrl.processes.kill_points import kill_point
+from htsrl.roles.answers import Answers, LightAnswers
 from htsrl.roles.role import NotifyFor
-from htsrl.schedules.schedule import has_step_barrier, loosely
+from htsrl.roles.shared import Shared
 
 
 class Actor:
@@ -31,9 +31,9 @@ class Actor:
     ) -> None:
         self._envs = np.array(envs, dtype=np.int64)
         self.answers = answers
+        self._numerics = OwnNumerics(uses_torch=not isinstance(answers, LightAnswers))
         self._exchange = shared.exchange
-        self._schedule = loosely(shared.schedule, shared.exchange.tickets)
-        self._has_step_barrier = has_step_barrier(shared.schedule)
+        self._schedule = shared.schedule
         self._shape = shape
         self._notify_executors = notify_executors
         spec = shared.storages.spec
@@ -48,26 +48,27 @@ class Actor:
         asked = self._ready()
         if not asked:
             return False
-        # After the requests: whatever a version answers was asked for while it was the newest, which replays rely on.
+        # After the requests: whatever a version answers was asked for while it was the newest, which recorded schedules
+        # rely on.
         published = self._exchange.published_version
-        greetings: Asked = {}
+        tickets, handshakes = self._exchange.tickets, Asked()
         to_act: dict[int, Asked] = {}  # by version
         for_value: dict[int, Asked] = {}
         for env, ticket in asked.items():
-            if Tickets.is_greeting(ticket):
-                greetings[env] = ticket
+            if Tickets.is_handshake(ticket):
+                handshakes[env] = ticket
             else:
-                version = self._schedule.answering_version(env, ticket, published)
+                version = self._schedule.answering_version(Request(env, tickets.rollout(ticket), ticket), published)
                 if version <= published:
                     kind = for_value if Tickets.is_for_value(ticket) else to_act
                     kind.setdefault(version, {})[env] = ticket
-        if greetings:
-            self._hand_over(greetings)
+        if handshakes:
+            self._hand_over(handshakes)
         for version, of_version in sorted(to_act.items()):
             self._act(version, of_version)
         for version, of_version in sorted(for_value.items()):
             self._value(version, of_version)
-        return bool(greetings or to_act or for_value)
+        return bool(handshakes or to_act or for_value)
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
@@ -75,27 +76,28 @@ class Actor:
     def _ready(self) -> Asked:
         """What to answer now."""
         pending = self._exchange.pending(self._envs)
-        if not self._has_step_barrier:
+        if not self._schedule.step_barrier:
             return pending
         reached = self._exchange.reached_by_all()
         # The value of a final observation is part of a step, so it does not wait for the others.
         return {
             env: ticket
             for env, ticket in pending.items()
-            if ticket <= reached or Tickets.is_for_value(ticket) or Tickets.is_greeting(ticket)
+            if ticket <= reached or Tickets.is_for_value(ticket) or Tickets.is_handshake(ticket)
         }
 
     def _act(self, version: int, asked: Asked) -> None:
         """Decide for environments with one version."""
         columns, input_cells, cells = self._places(asked)
         batch, places = self._shape.lay_out(input_cells, columns)
-        version, answers = self.answers.act(version, batch)
+        with self._numerics:
+            version, answers = self.answers.act(version, batch)
         for name, answer in answers.items():
             if name == MEMORY:
                 self._remember(answer[places], input_cells, cells)
             else:
                 self._fields[name][cells] = answer[places]
-            reach("inside an answer")
+            kill_point("inside an answer")
         self._fields["versions"][cells] = version
         self._hand_over(asked)
 
@@ -103,7 +105,8 @@ class Actor:
         """Say what there is to expect, after the step before, of what environments see."""
         columns, input_cells, cells = self._places(asked)
         batch, places = self._shape.lay_out(input_cells, columns)
-        version, values = self.answers.value(version, batch)
+        with self._numerics:
+            version, values = self.answers.value(version, batch)
         cells_before = cells - self._num_columns
         self._fields["bootstrap_values"][cells_before] = values[places]
         if BOOTSTRAP_VERSIONS in self._fields:
@@ -111,11 +114,11 @@ class Actor:
         self._hand_over(asked)
 
     def _hand_over(self, asked: Asked) -> None:
-        reach("before an answer")
+        kill_point("before an answer")
         answers = self._exchange.answers
         for env, ticket in asked.items():
             answers[env] = ticket
-        reach("after an answer")
+        kill_point("after an answer")
         self._notify_executors(list(asked))
 
     def _places(self, asked: Asked) -> tuple[Words, Words, Words]:

@@ -36,7 +36,7 @@ class LightAnswers:
 
     def __init__(self, storages: Storages, policies: Sequence[LightPolicy]) -> None:
         """`policies` are those of the slots."""
-        assert storages.spec.in_hindsight, "nobody else would add log-probabilities and values"
+        assert storages.spec.values_deferred, "nobody else would add log-probabilities and values"
         self._cells = storages.cells
         self._inputs = tuple(storages.inputs)
         self._policies = policies
@@ -47,11 +47,14 @@ class LightAnswers:
     @np.errstate(all="ignore")
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
         noise = self._cells["noise"].take(cells, axis=0)
-        return version, {"actions": self._policies[slot_of(version)].act(self._seen(cells), noise)}
+        return version, {"actions": self._policy_of(version).act(self._seen(cells), noise)}
 
     @np.errstate(all="ignore")
     def value(self, version: int, cells: Words) -> tuple[int, Array]:
-        return version, self._policies[slot_of(version)].value(self._seen(cells))
+        return version, self._policy_of(version).value(self._seen(cells))
+
+    def _policy_of(self, version: int) -> LightPolicy:
+        return self._policies[slot_of(version, len(self._policies))]
 
     def _seen(self, cells: Words) -> dict[str, Array]:
         return {name: self._cells[name].take(cells, axis=0) for name in self._inputs}

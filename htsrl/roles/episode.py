@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import gymnasium
@@ -55,3 +57,11 @@ class Episode:
         if self.is_reported_in(info):
             return float(info["episode"]["r"]), int(info["episode"]["l"])
         return (self.score, self.length) if self._was_cut or not self._reported else None
+
+
+def number_in(info: Info, key: str) -> float:
+    """The number, or truth, that an environment tells under this key; not a number where it tells none."""
+    value: Any = info.get(key)
+    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
+        value = value.item()  # of NumPy, or of an array with a single number
+    return float(value) if isinstance(value, Real) else math.nan

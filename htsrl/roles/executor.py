@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from htsrl.roles.replica import Replica, Stage
+from htsrl.roles.env_runner import EnvRunner, Stage
 from htsrl.roles.role import Notify, NotifyFor
 
 
@@ -23,18 +23,18 @@ NO_BELLS = Bells(notify_actors=lambda envs: None, notify_learner=lambda: None)
 class Executor:
     """Takes each of its environments as far as it can go, in turn; none waits for another."""
 
-    def __init__(self, replicas: Sequence[Replica], bells: Bells) -> None:
-        self.replicas = replicas
+    def __init__(self, env_runners: Sequence[EnvRunner], bells: Bells) -> None:
+        self.env_runners = env_runners
         self._bells = bells
 
     def advance(self) -> bool:
         progressed: list[int] = []
         completed = False
-        for replica in self.replicas:
-            rollout = replica.rollout
-            if replica.advance():
-                progressed.append(replica.index)
-                completed |= replica.rollout != rollout
+        for env_runner in self.env_runners:
+            rollout = env_runner.rollout
+            if env_runner.advance():
+                progressed.append(env_runner.index)
+                completed |= env_runner.rollout != rollout
         if progressed:
             self._bells.notify_actors(progressed)
         if completed:
@@ -43,17 +43,17 @@ class Executor:
 
     @property
     def finished(self) -> bool:
-        return all(replica.stage is Stage.NOTHING for replica in self.replicas)
+        return all(env_runner.stage is Stage.NOTHING for env_runner in self.env_runners)
 
     def waits_for(self) -> str:
-        return ", ".join(describe_stages(self.replicas))
+        return ", ".join(describe_stages(self.env_runners))
 
     def close(self) -> None:
-        for replica in self.replicas:
-            replica.close()
+        for env_runner in self.env_runners:
+            env_runner.close()
 
 
-def describe_stages(replicas: Sequence[Replica]) -> list[str]:
+def describe_stages(env_runners: Sequence[EnvRunner]) -> list[str]:
     """What these wait for, for error messages."""
-    envs_by_stage = {stage: [r.index for r in replicas if r.stage is stage] for stage in Stage}
+    envs_by_stage = {stage: [r.index for r in env_runners if r.stage is stage] for stage in Stage}
     return [f"{stage.value} (environments {envs})" for stage, envs in envs_by_stage.items() if envs]

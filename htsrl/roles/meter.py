@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from htsrl.dataflow.exchange import Cost
-from htsrl.roles.report import UpdateReport
+from htsrl.metrics.report import UpdateReport
 
 SIMULATOR_METHODS = ("step", "reset", "step_into", "reset_into")
 

@@ -1,6 +1,6 @@
 """How an environment is brought back: from a state that it saved, or by playing its episode again.
 
-Both put bytes on the environment's heap at the end of each rollout. A saved state takes the other heap each time. The
+Both put bytes on a heap of the environment at the end of each rollout. A saved state takes the next heap each time. The
 actions of an episode are appended to those of the rollouts before, with a hash of what was seen and earned; whoever
 plays them again compares, so an environment that does not reproduce is found out and named.
 """
@@ -18,11 +18,11 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from htsrl.dataflow.capsules import Capsule, Capsules
-from htsrl.dataflow.shared import Shared
 from htsrl.envs.agents import Agents
 from htsrl.envs.observing import Rows
 from htsrl.envs.state import saves_its_state
 from htsrl.errors import EnvironmentFailure, NotReproduced
+from htsrl.roles.shared import Shared
 
 SEGMENT = struct.Struct("<IQ")  # steps, and the hash of what they led to
 KNOWN_WRAPPERS = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
@@ -65,7 +65,7 @@ class StateRecall:
 
     def keep(self, before: Capsule | None, storage: int, episode_row: int | None) -> HeapPart:
         state: bytes = self._agents.env.get_wrapper_attr("save_state")()
-        heap = 1 - before.heap if before else 0
+        heap = self._capsules.heap_after(before)
         self._capsules.write(self._index, heap, 0, state)
         return heap, len(state)
 
@@ -102,9 +102,9 @@ class ActionRecall:
         first_seen = first + 1 if episode_row is None else first
         seen = [array[storage, first_seen : self._num_steps + 1] for array in self._observations.values()]
         data = SEGMENT.pack(len(actions), _hash(seen, self._rewards[storage, first:])) + actions.tobytes()
-        heap, offset = 0, 0
-        if before is not None:
-            heap, offset = (before.heap, before.num_bytes) if episode_row is None else (1 - before.heap, 0)
+        heap, offset = self._capsules.heap_after(before), 0
+        if before is not None and episode_row is None:
+            heap, offset = before.heap, before.num_bytes
         self._capsules.write(self._index, heap, offset, data)
         return heap, offset + len(data)
 

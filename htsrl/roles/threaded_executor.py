@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 from htsrl.dataflow.signals import ThreadBell
+from htsrl.roles.env_runner import EnvRunner, Stage
 from htsrl.roles.executor import Bells, describe_stages
-from htsrl.roles.replica import Replica, Stage
 from htsrl.roles.role import Notify
 
-MakeReplica = Callable[[int], Replica]
+MakeReplica = Callable[[int], EnvRunner]
 CLOSING_SECONDS = 0.4
 """For environments that are in the middle of a step when the run ends; then they end with the process."""
 
@@ -45,18 +45,18 @@ class Lane:
         self._tell = tell
         self._jitter_seconds = jitter_seconds
         self._is_closing = False
-        self.replica: Replica | None = None
+        self.env_runner: EnvRunner | None = None
         """Once it is made."""
 
-    def live(self, make_replica: MakeReplica) -> None:
+    def live(self, make_env_runner: MakeReplica) -> None:
         """What the thread does."""
         try:
-            self.replica = replica = make_replica(self._env)
+            self.env_runner = env_runner = make_env_runner(self._env)
             self._tell(None)
             while not self._is_closing:
-                self._go_on(replica)
+                self._go_on(env_runner)
                 self._doorbell.wait()  # comes back at once if it was rung since the last time
-            replica.close()
+            env_runner.close()
         except BaseException as error:
             self._tell(error)
 
@@ -64,14 +64,14 @@ class Lane:
         self._is_closing = True
         self._doorbell.ring()
 
-    def _go_on(self, replica: Replica) -> None:
-        rollout = replica.rollout
+    def _go_on(self, env_runner: EnvRunner) -> None:
+        rollout = env_runner.rollout
         if self._jitter_seconds:
             time.sleep(random.uniform(0, self._jitter_seconds))
-        while replica.advance():
+        while env_runner.advance():
             self._bells.notify_actors([self._env])
-            if replica.rollout != rollout:
-                rollout = replica.rollout
+            if env_runner.rollout != rollout:
+                rollout = env_runner.rollout
                 self._bells.notify_learner()
 
 
@@ -81,7 +81,7 @@ class ThreadedExecutor:
     def __init__(
         self,
         doorbells: Mapping[int, ThreadBell],
-        make_replica: MakeReplica,
+        make_env_runner: MakeReplica,
         bells: Bells,
         ring_worker: Notify,
         jitter_seconds: float = 0.0,
@@ -91,7 +91,7 @@ class ThreadedExecutor:
         self._ring_worker = ring_worker
         self._lanes = [Lane(env, bell, bells, self._tell, jitter_seconds) for env, bell in doorbells.items()]
         self._threads = [
-            threading.Thread(target=lane.live, args=(make_replica,), name=f"environment {env}", daemon=True)
+            threading.Thread(target=lane.live, args=(make_env_runner,), name=f"environment {env}", daemon=True)
             for env, lane in zip(doorbells, self._lanes, strict=True)
         ]
         for thread in self._threads:
@@ -106,10 +106,10 @@ class ThreadedExecutor:
 
     @property
     def finished(self) -> bool:
-        return all(replica.stage is Stage.NOTHING for replica in self._replicas)
+        return all(env_runner.stage is Stage.NOTHING for env_runner in self._env_runners)
 
     def waits_for(self) -> str:
-        return ", ".join(describe_stages(self._replicas))
+        return ", ".join(describe_stages(self._env_runners))
 
     def close(self) -> None:
         deadline = time.monotonic() + CLOSING_SECONDS
@@ -124,8 +124,8 @@ class ThreadedExecutor:
         return not any(thread.is_alive() for thread in self._threads)
 
     @property
-    def _replicas(self) -> list[Replica]:
-        return [lane.replica for lane in self._lanes if lane.replica]
+    def _env_runners(self) -> list[EnvRunner]:
+        return [lane.env_runner for lane in self._lanes if lane.env_runner]
 
     def _tell(self, news: BaseException | None) -> None:
         self._news.put(news)

@@ -12,6 +12,7 @@ from htsrl.dataflow.exchange import Exchange, Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.storage import Storages
 from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.versions import is_intact
 from htsrl.policies.light import Array
 from htsrl.policies.policy import Decision, Policy
 
@@ -25,7 +26,7 @@ class TorchAnswers:
         self._cells = storages.cells
         self._inputs = tuple(storages.inputs)
         self._keeps_activations = bool(storages.spec.activation_names)
-        self._left_out = ("log_probs", "values") if storages.spec.in_hindsight else ()
+        self._left_out = ("log_probs", "values") if storages.spec.values_deferred else ()
         self._exchange = exchange
         self._parameters = parameters
         self._device = parameters.slots.device
@@ -51,7 +52,7 @@ class TorchAnswers:
             assert isinstance(policy, Policy)
             answered = answer(policy)
             newest = self._exchange.published_version
-            if newest <= version + 1:
+            if is_intact(version, newest, len(self._parameters.modules)):
                 return version, answered
             version = newest  # the slot that was read may be the next draft's by now
 

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from htsrl.config import Experiment
+from htsrl.config.schedule_names import checked_schedule
 from htsrl.schedules.asynchronous import Async
-from htsrl.schedules.hts import Hts
-from htsrl.schedules.replay import Replay, read_feedings, schedule_file
-from htsrl.schedules.schedule import LooseSchedule, Schedule
-from htsrl.schedules.sync import Sync
+from htsrl.schedules.fixed_lag import FixedLag
+from htsrl.schedules.recorded import RecordedSchedule
+from htsrl.schedules.schedule import Schedule
+from htsrl.sources.provenance import read_provenances, schedule_file
 
 
-def make_schedule(experiment: Experiment) -> Schedule | LooseSchedule:
+def make_schedule(experiment: Experiment) -> Schedule:
     if experiment.replay_schedule is not None:
-        feedings = read_feedings(schedule_file(experiment.replay_schedule))
-        return Replay(feedings[: experiment.num_intervals], experiment.num_envs, experiment.interval_steps)
-    if experiment.schedule == "async":
-        return Async()
-    return Hts() if experiment.schedule == "hts" else Sync(step_barrier=experiment.schedule == "lockstep")
+        provenances = read_provenances(schedule_file(experiment.replay_schedule))[: experiment.num_intervals]
+        sizes = experiment.num_envs, experiment.interval_steps
+        return RecordedSchedule(provenances, *sizes, num_storages=experiment.queue_length)
+    schedule: Schedule = checked_schedule(experiment.schedule, experiment)
+    return schedule
+
+
+def hts(experiment: Experiment) -> FixedLag:
+    return FixedLag(1 if experiment.lag is None else experiment.lag)
+
+
+def sync(experiment: Experiment) -> FixedLag:
+    return FixedLag(0)
+
+
+def lockstep(experiment: Experiment) -> FixedLag:
+    return FixedLag(0, step_barrier=True)
+
+
+def asynchronous(experiment: Experiment) -> Async:
+    return Async(experiment.queue_length)

@@ -1,64 +1,61 @@
-"""A schedule says which version acts when, and so who may overlap whom.
+"""A schedule says which version acts when, and so who may overlap whom, and where updates get their batches.
 
-Under `hts` and `sync` it does so from the interval's number alone. Rollout j fills storage `j % 2`; update j learns
-from rollout j of all environments and turns version j into version j+1. All that differs is the version that acts in
-rollout j. Everything else follows:
+Under `hts` and `sync` it does so from the interval's number alone: rollout j is made by version j-lag, update j learns
+from rollout j of all environments and turns version j into version j+1. Everything else follows from the lag:
 
-- rollout j may begin once that version is published; a storage is free by then, for the acting version of rollout j is
-  at least j-1, and publishing it ended update j-2, the last reader of the storage;
+- rollout j may begin once version j-lag is published; its storage is free by then, for that ended update j-lag-1, the
+  last reader of the storage, where there are lag+1 of them;
 - update j may begin once rollout j is complete;
-- update j's data are `j - acting_version(j)` versions behind the parameters that it moves.
+- while update j runs, versions j-lag to j act or are differentiated and j+1 is written, which takes lag+2 slots.
 
 Under `async` every step is answered by the newest version, and an update learns from whatever rollouts were complete.
-Only this schedule looks at progress; what it saw is written down, and `replay` repeats it.
+Only this schedule looks at progress; what it saw is written down, and a recorded schedule repeats it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from htsrl.dataflow.exchange import Tickets
+from htsrl.dataflow.exchange import Exchange, Request
+from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.storage import Storages
+from htsrl.sources.source import BatchSource
 
 
 class Schedule(Protocol):
-    """Which version acts when, by the interval's number."""
+    """Which version acts when, and what an update learns from."""
+
+    @property
+    def max_lag(self) -> int | None:
+        """How many versions the data of an update may be behind the parameters that it moves; None: any number."""
+
+    @property
+    def num_storages(self) -> int:
+        """Rollouts of one environment that there is room for, under way or not yet learned from."""
 
     @property
     def step_barrier(self) -> bool:
         """Whether actors wait for all environments at every step."""
 
-    def acting_version(self, rollout: int) -> int:
-        """The version whose policy makes the data of rollout `rollout`."""
+    @property
+    def mixes_versions(self) -> bool:
+        """Whether several versions may act in one rollout, so that nobody can ask them again once it is complete."""
 
+    @property
+    def repeats(self) -> bool:
+        """Whether actors wait for versions, and updates for answers, as they came in a run that was recorded."""
 
-@runtime_checkable
-class LooseSchedule(Protocol):
-    """Which version acts when, request by request."""
-
-    def answering_version(self, env: int, ticket: int, published_version: int) -> int:
+    def answering_version(self, request: Request, published_version: int) -> int:
         """The version that answers a request; one above `published_version` is waited for."""
 
+    def may_begin(self, rollout: int, published_version: int) -> bool:
+        """Whether there is a version to act in a rollout; whether there is room for it is the source's business."""
 
-def loosely(schedule: Schedule | LooseSchedule, tickets: Tickets) -> LooseSchedule:
-    """Any schedule, request by request."""
-    return schedule if isinstance(schedule, LooseSchedule) else ByInterval(schedule, tickets)
+    def num_rollouts(self, env: int, num_updates: int) -> int:
+        """How many an environment makes."""
 
+    def arrays(self, num_envs: int) -> list[ArraySpec]:
+        """What its source holds in shared memory."""
 
-@dataclass(frozen=True)
-class ByInterval:
-    """Whoever asks in rollout j is answered by the version that acts in rollout j."""
-
-    schedule: Schedule
-    tickets: Tickets
-
-    def answering_version(self, env: int, ticket: int, published_version: int) -> int:
-        return self.schedule.acting_version(self.tickets.rollout(ticket))
-
-
-def has_step_barrier(schedule: Schedule | LooseSchedule) -> bool:
-    return not isinstance(schedule, LooseSchedule) and schedule.step_barrier
-
-
-def may_begin(schedule: Schedule, rollout: int, published_version: int) -> bool:
-    return published_version >= schedule.acting_version(rollout)
+    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> BatchSource:
+        """Where updates get their batches."""

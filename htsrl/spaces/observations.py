@@ -46,6 +46,12 @@ class ObservationLeaf:
         return self.shape[-1] < self.shape[0]
 
     @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width, of an image."""
+        height, width = self.shape[:2] if self.channels_last else self.shape[1:]
+        return height, width
+
+    @property
     def blank(self) -> NDArray[Any]:
         """The least that a network can take; of a mask, that everything is allowed."""
         if self.path == (MASK_KEY,):

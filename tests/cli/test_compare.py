@@ -80,10 +80,14 @@ def test_equal_runs_are_identical(folder: Path) -> None:
     assert run_htsrl(folder, "compare", "a", "b") == Outcome(0, "identical\n", "", "")
 
 
-def test_runs_with_different_seeds_part_at_the_first_barrier(folder: Path) -> None:
+def test_runs_with_different_seeds_are_told_so_before_they_part_at_the_first_barrier(folder: Path) -> None:
     outcome = run_htsrl(folder, "compare", "a", "other_seed")
     assert (outcome.exit_code, outcome.stderr) == (1, "")
-    assert outcome.stdout.startswith("first difference at barrier 0: environment 0, tensor obs")
+    assert outcome.stdout.startswith(
+        "the experiments differ, so their digests must:\n"
+        "  seed: 1 / 2\n"
+        "first difference at barrier 0: environment 0, tensor obs"
+    )
 
 
 @pytest.mark.parametrize("tensor", ["obs", "rewards"])
@@ -97,7 +101,8 @@ def test_a_number_that_is_off_is_found_by_barrier_environment_and_tensor(folder:
 def test_a_run_that_ended_earlier_is_not_identical(folder: Path) -> None:
     outcome = run_htsrl(folder, "compare", "a", "short")
     assert outcome.exit_code == 1
-    assert "barrier 4: one run ends here, the other has 6 barriers" in outcome.stdout
+    expected = "first difference at barrier 4: one run ends here, the other has 6 barriers\n"
+    assert outcome.stdout.endswith(f"  total_steps: 192 / 128\n{expected}")
 
 
 def test_a_cut_last_line_is_tolerated(folder: Path, tmp_path: Path) -> None:
@@ -148,6 +153,53 @@ def test_a_lost_fingerprint_does_not_hide_the_difference(folder: Path, tmp_path:
     assert f"barrier {ODD_INTERVAL}" in outcome.stdout
     assert outcome.exit_code == 1
     assert "Traceback" not in outcome.stderr
+
+
+def test_a_setting_that_an_older_folder_does_not_say_is_its_default_and_no_difference(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "odd_obs", tmp_path / "older")
+    file = tmp_path / "older" / "config.json"
+    document = json.loads(file.read_text())
+    del document["experiment"]["gradient_shards"]
+    document["experiment"]["env"] = "callable os:system"  # which nobody may import
+    file.write_text(json.dumps(document))
+    lines = run_htsrl(tmp_path, "compare", str(folder / "a"), "older").stdout.splitlines()
+    assert lines[1].startswith("  env: ")
+    assert lines[1].endswith('/ "callable os:system"')
+    assert lines[2].startswith("first difference at ")
+
+
+def test_a_damaged_configuration_does_not_hide_the_difference(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "odd_obs", tmp_path / "damaged_config")
+    (tmp_path / "damaged_config" / "config.json").write_text("{")
+    outcome = run_htsrl(tmp_path, "compare", str(folder / "a"), "damaged_config")
+    assert outcome.stdout.startswith(f"first difference at barrier {ODD_INTERVAL}: ")
+    assert "note: damaged_config/config.json cannot be read" in outcome.stdout
+
+
+def test_a_digest_from_before_the_optimizers_state_was_in_it_says_so(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "a", tmp_path / "older_digest")
+    file = tmp_path / "older_digest" / "digest.jsonl"
+    links = [json.loads(line) | {"chain": "0" * 32} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps({k: v for k, v in x.items() if k != "learner"}) + "\n" for x in links))
+    outcome = run_htsrl(tmp_path, "compare", str(folder / "a"), "older_digest")
+    assert outcome.exit_code == 0
+    assert (
+        outcome.stdout == "identical in batches and parameters; one digest is older and lacks the optimizer's state\n"
+    )
+
+
+def test_a_fingerprint_from_before_the_code_was_in_it_is_unknown(folder: Path, tmp_path: Path) -> None:
+    for name, source in (("one", "a"), ("two", "odd_obs")):
+        shutil.copytree(folder / source, tmp_path / name)
+        file = tmp_path / name / "fingerprint.json"
+        document = json.loads(file.read_text())
+        file.write_text(json.dumps({k: v for k, v in document.items() if isinstance(v, str)}))
+    beside_new = run_htsrl(tmp_path, "compare", "one", str(folder / "odd_obs")).stdout
+    assert "note: the runs were computed differently, code of htsrl: unknown / " in beside_new
+    both = run_htsrl(tmp_path, "compare", "one", "two").stdout
+    assert "note: by which code of htsrl the runs were computed is unknown" in both
 
 
 def test_another_fingerprint_is_reported_beside_the_difference(folder: Path, tmp_path: Path) -> None:

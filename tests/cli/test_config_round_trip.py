@@ -108,7 +108,7 @@ def test_a_lambda_cannot_be_loaded_from_a_file_and_the_error_says_what_to_do(run
     assert script.exit_code == 0, script.stderr
     outcome = run_htsrl(runs.folder, "train", "--config", "from_script/config.json", "--run-dir", "never")
     assert outcome.exit_code == 2
-    assert outcome.stderr.startswith("error: the environment was the callable __main__:<lambda>")
+    assert outcome.stderr.startswith("error: the environment is the callable __main__:<lambda>")
     assert "from Python" in outcome.stderr
     assert outcome.stderr.count("\n") == 1
     assert not (runs.folder / "never").exists()
@@ -124,9 +124,10 @@ def test_a_callable_of_a_module_is_found_again_by_its_name(runs: Runs) -> None:
     (runs.folder / "my_module.py").write_text(MODULE)
     document = runs.document("first")
     document["experiment"]["env"] = "callable my_module:make_env"
-    assert understood(runs, document)
+    assert understood(runs, document, "--trust")
+    assert not understood(runs, document), "a file that htsrl did not write"
     document["experiment"]["env"] = "callable my_module:make_enf"
-    assert not understood(runs, document)
+    assert not understood(runs, document, "--trust")
 
 
 def test_an_environment_on_the_command_line_goes_before_the_callable_of_the_file(runs: Runs) -> None:

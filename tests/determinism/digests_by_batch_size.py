@@ -23,9 +23,9 @@ def digests(name: str) -> list[str]:
 
 def main() -> None:
     padded = {name: digests(name) for name in EXPERIMENTS}
-    crew = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
+    worker_layout = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
     experiment = replace(small_experiment("cartpole_a2c"), total_steps=EXPERIMENTS["cartpole_a2c"].total_steps // 2)
-    padded["cartpole_a2c"].append(run(experiment, backend="processes", **crew).digest)
+    padded["cartpole_a2c"].append(run(experiment, backend="processes", **worker_layout).digest)
     reference_probe.find_reference_shape = lambda *_: ReferenceShape(tuple(range(1, 65)))
     print(json.dumps({"padded": padded, "unpadded": {name: digests(name) for name in EXPERIMENTS}}))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from htsrl import Config, Experiment, Placement, train
-from htsrl.roles.completion import Completion
+from htsrl.roles.rollout_finisher import RolloutFinisher
 
 
 class Enough(Exception):
@@ -17,14 +17,14 @@ class Enough(Exception):
 def interrupted(experiment: Experiment, before_update: int, **placement: Any) -> None:
     """Train inline until the learner is about to begin an update, and leave the run's folder as it is then."""
 
-    def stop_early(self: Completion, rollout: int) -> None:
+    def stop_early(self: RolloutFinisher, rollout: int) -> None:
         if rollout == before_update:
             raise Enough
         complete(self, rollout)
 
-    complete = Completion.complete
+    complete = RolloutFinisher.complete
     quietly: dict[str, Any] = {"backend": "inline", "tensorboard": False, "progress": "off"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Completion, "complete", stop_early)
+        patch.setattr(RolloutFinisher, "complete", stop_early)
         with pytest.raises(Enough):
             train(Config(experiment, Placement(**(quietly | placement))))

@@ -40,13 +40,13 @@ def oracle_of(name: str, num_updates: int, schedule: Schedule) -> Outcome:
     return oracle(name, num_updates, "sync" if schedule == "lockstep" else schedule)
 
 
-@pytest.mark.parametrize("crew", CREWS, ids=by_name)
+@pytest.mark.parametrize("worker_layout", CREWS, ids=by_name)
 @pytest.mark.parametrize("schedule", ["hts", "sync"])
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_number_of_executors_and_actors_does_not_change_the_digest(
-    name: str, schedule: Schedule, crew: dict[str, Any]
+    name: str, schedule: Schedule, worker_layout: dict[str, Any]
 ) -> None:
-    outcome = run(combination(name, NUM_UPDATES, schedule), **crew)
+    outcome = run(combination(name, NUM_UPDATES, schedule), **worker_layout)
     assert_same_run(outcome, oracle(name, NUM_UPDATES, schedule))
 
 
@@ -57,10 +57,10 @@ def test_a_barrier_at_every_step_does_not_change_the_digest_of_sync(name: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "schedule", "crew"), [pytest.param(*p, id=f"{p[0]}-{p[1]}-{by_name(p[2])}") for p in PROCESSES]
+    ("name", "schedule", "worker_layout"), [pytest.param(*p, id=f"{p[0]}-{p[1]}-{by_name(p[2])}") for p in PROCESSES]
 )
-def test_processes_do_not_change_the_digest(name: str, schedule: Schedule, crew: dict[str, Any]) -> None:
-    outcome = run(combination(name, NUM_UPDATES, schedule), backend="processes", **crew)
+def test_processes_do_not_change_the_digest(name: str, schedule: Schedule, worker_layout: dict[str, Any]) -> None:
+    outcome = run(combination(name, NUM_UPDATES, schedule), backend="processes", **worker_layout)
     assert_same_run(outcome, oracle_of(name, NUM_UPDATES, schedule))
 
 

@@ -113,8 +113,8 @@ def test_a_barrier_at_every_step_does_not_change_the_digest_of_sync(name: str) -
 def test_a_barrier_at_every_step_over_processes_with_delays_does_not_change_the_digest_of_sync(
     executor_threads: bool,
 ) -> None:
-    crew = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 1e-3, "executor_threads": executor_threads}
-    lockstep = run(small_experiment("cartpole_a2c", "lockstep"), backend="processes", **crew)
+    worker_layout = {"num_executors": 2, "num_actors": 2, "jitter_seconds": 1e-3, "executor_threads": executor_threads}
+    lockstep = run(small_experiment("cartpole_a2c", "lockstep"), backend="processes", **worker_layout)
     assert_same_run(lockstep, oracle("cartpole_a2c", "sync"))
 
 

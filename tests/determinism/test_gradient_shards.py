@@ -11,15 +11,27 @@ from combinations import COMBINATIONS, combination
 from helpers import Outcome, assert_same_run, run
 from small_experiments import EXPERIMENTS
 
-from htsrl import A2C, Experiment
+from htsrl import A2C, PPO, Experiment
 from htsrl.digest import first_difference
 
 NUM_UPDATES = 6
+LAG_CORRECTIONS = {
+    "decoupled_ppo": replace(
+        EXPERIMENTS["cartpole_ppo"],
+        algorithm=PPO(epochs=2, lag_correction="decoupled", advantage_normalization="batch"),
+    ),
+    "delayed_ppo": replace(
+        EXPERIMENTS["normalized_ppo"],
+        algorithm=PPO(epochs=2, num_minibatches=4, normalize_rewards=True, lag_correction="delayed_update"),
+    ),
+}
 CREWS: list[tuple[str, int, dict[str, Any]]] = [
     ("cartpole_ppo", 2, {"learner_workers": 1}),
     ("cartpole_ppo", 2, {"learner_workers": 2}),
     ("cartpole_a2c", 3, {"learner_workers": 3, "jitter_seconds": 2e-3}),
     ("normalized_ppo", 4, {"learner_workers": 2, "verify_storages": True}),
+    ("decoupled_ppo", 2, {"learner_workers": 2}),
+    ("delayed_ppo", 2, {"learner_workers": 2, "verify_storages": True}),
     ("pixels_a2c", 3, {"learner_workers": 2}),
     ("dict_mask_lstm", 2, {"learner_workers": 2, "jitter_seconds": 2e-3}),
     ("gru_a2c", 3, {"learner_workers": 3}),
@@ -28,6 +40,8 @@ CREWS: list[tuple[str, int, dict[str, Any]]] = [
 
 
 def experiment(name: str, gradient_shards: int) -> Experiment:
+    if name in LAG_CORRECTIONS:
+        return replace(LAG_CORRECTIONS[name], gradient_shards=gradient_shards)
     chosen = EXPERIMENTS[name] if name in EXPERIMENTS else combination(name, NUM_UPDATES)
     return replace(chosen, gradient_shards=gradient_shards)
 
@@ -39,13 +53,13 @@ def oracle(name: str, gradient_shards: int) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("name", "gradient_shards", "crew"),
+    ("name", "gradient_shards", "worker_layout"),
     [pytest.param(*case, id=f"{case[0]}-S{case[1]}-W{case[2]['learner_workers']}") for case in CREWS],
 )
 def test_the_number_of_processes_that_take_gradients_does_not_change_the_digest(
-    name: str, gradient_shards: int, crew: dict[str, Any]
+    name: str, gradient_shards: int, worker_layout: dict[str, Any]
 ) -> None:
-    outcome = run(experiment(name, gradient_shards), backend="processes", num_executors=1, **crew)
+    outcome = run(experiment(name, gradient_shards), backend="processes", num_executors=1, **worker_layout)
     assert_same_run(outcome, oracle(name, gradient_shards))
 
 

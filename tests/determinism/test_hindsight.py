@@ -14,11 +14,11 @@ from needs_room import NeedsRoom
 from small_experiments import oracle, small_experiment
 
 from htsrl import PPO, EnvironmentFailure, Experiment, Network
-from htsrl.acting import choose_acting
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import first_difference
-from htsrl.resume import resume
+from htsrl.placements.acting import choose_acting
 from htsrl.roles.learner import Learner
+from htsrl.runs.resume import resume
 
 NAME = "normalized_ppo"
 
@@ -66,7 +66,9 @@ def test_they_are_those_of_the_version_that_acted(
 def acting_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As beside a GPU; what others are compared with is made before."""
     oracle(NAME)
-    monkeypatch.setattr("htsrl.acting.choose_acting", lambda policy, light, *more: choose_acting(policy, None, *more))
+    monkeypatch.setattr(
+        "htsrl.placements.acting.choose_acting", lambda policy, light, *more: choose_acting(policy, None, *more)
+    )
 
 
 @pytest.mark.usefixtures("acting_in_torch")

@@ -11,10 +11,11 @@ from helpers import Outcome, assert_same_run, run
 from interrupted_runs import interrupted
 from small_experiments import oracle, small_experiment
 
-from htsrl import Experiment, Network, resume, survey
+from htsrl import Experiment, Network, resume
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import first_difference
-from htsrl.roles.completion import Completion
+from htsrl.placements import survey
+from htsrl.roles.rollout_finisher import RolloutFinisher
 
 NAME = "pixels_a2c"
 LATE = small_experiment(NAME).num_intervals - 3
@@ -27,7 +28,7 @@ def with_envs(num_envs: int, schedule: Literal["hts", "sync"] = "hts") -> Experi
 
 def test_a_run_that_computes_everything_twice_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = oracle(NAME)
-    monkeypatch.setattr(survey, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", 0)
     assert_same_run(run(small_experiment(NAME), num_executors=1, num_actors=0), kept)
 
 
@@ -75,6 +76,6 @@ def test_a_run_may_be_resumed_where_some_environments_are_ahead(tmp_path: Path) 
 
 def test_without_them_a_resumed_run_would_go_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(small_experiment(NAME), LATE, num_executors=2, run_dir=tmp_path / "run")
-    monkeypatch.setattr(Completion, "add_activations", lambda self: None)
+    monkeypatch.setattr(RolloutFinisher, "add_activations", lambda self: None)
     resume(tmp_path / "run")
     assert first_difference(Outcome.read(tmp_path / "run").links, oracle(NAME).links) is not None

@@ -19,7 +19,7 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.numerics import single_threaded
 from htsrl.policies.encoders import Encoder
 from htsrl.policies.policy import Observations, Policy, build_policy
-from htsrl.policies.reference_probe import FEWEST_ROWS, MOST_SIZES, example_inputs, find_reference_shape
+from htsrl.policies.reference_probe import MAX_SIZES, MIN_ROWS, example_inputs, find_reference_shape
 from htsrl.spaces import Interface
 
 OBSERVATION_SPACE = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -42,7 +42,7 @@ class FakePolicy(Policy):
 
 
 def probed(policy: Policy, num_envs: int = NUM_ENVS) -> ReferenceShape:
-    examples = example_inputs(policy.interface, max(num_envs, FEWEST_ROWS))
+    examples = example_inputs(policy.interface, max(num_envs, MIN_ROWS))
     with single_threaded():
         return find_reference_shape(policy.outputs, examples, num_envs)
 
@@ -114,7 +114,7 @@ def test_only_sizes_that_were_tried_are_used_where_there_are_many(num_envs: int)
         return odd_sizes_differ(values)
 
     shape = probed(FakePolicy(noted), num_envs)
-    assert len(shape.sizes) <= MOST_SIZES
+    assert len(shape.sizes) <= MAX_SIZES
     assert tried.issuperset(shape.sizes)
     assert all(size % 2 == 0 for size in shape.sizes)
     assert shape.sizes[-1] == num_envs + num_envs % 2

@@ -16,9 +16,9 @@ from htsrl import A2C, PPO, Config, ConfigError, Experiment, HtsrlError, Network
 from htsrl import resume as resume_run
 from htsrl.dataflow.signals import Doorbell
 from htsrl.digest import first_difference
-from htsrl.metrics.recorder import Recorder
+from htsrl.metrics.report import UpdateReport
 from htsrl.placements.assignment import Doorbells
-from htsrl.roles.report import UpdateReport
+from htsrl.runs.recorder import Recorder
 
 NUM_ENVS = 4
 # Uneven: some steps take ten times as long as others.
@@ -58,11 +58,11 @@ def repeat(experiment: Experiment, recorded: Path, run_dir: Path, **placement: A
     return make(replace(experiment, replay_schedule=recorded), run_dir, **placement)
 
 
-@pytest.mark.parametrize("crew", [CREW, THREADS], ids=["in turn", "on threads"])
+@pytest.mark.parametrize("worker_layout", [CREW, THREADS], ids=["in turn", "on threads"])
 def test_a_run_over_processes_is_repeated_to_the_bit_inline_and_over_processes(
-    tmp_path: Path, crew: dict[str, Any]
+    tmp_path: Path, worker_layout: dict[str, Any]
 ) -> None:
-    recorded = make(UNEVEN, tmp_path / "recorded", **crew)
+    recorded = make(UNEVEN, tmp_path / "recorded", **worker_layout)
     other = make(UNEVEN, tmp_path / "other", backend="inline")
     assert first_difference(other.links, recorded.links) is not None, "another run of the same seed saw other things"
     lags = [line["hts/lag"] for line in recorded.metrics]

@@ -17,9 +17,9 @@ import pytest
 from helpers import Outcome, assert_same_run, run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, RunFolderError, resume, train
-from htsrl.metrics.recorder import Recorder
-from htsrl.roles.report import UpdateReport
-from htsrl.run_lock import RunLock
+from htsrl.metrics.report import UpdateReport
+from htsrl.runs.lock import RunLock
+from htsrl.runs.recorder import Recorder
 
 NUM_BARRIERS = 50
 SAMPLED_BARRIERS = (1, 2, 7, 49)
@@ -46,15 +46,18 @@ NORMALIZED = of_length(
         sync_interval=8,
     )
 )
+DELAYED = replace(
+    NORMALIZED, algorithm=PPO(epochs=2, num_minibatches=2, normalize_rewards=True, lag_correction="delayed_update")
+)
 # A linear policy, so that fifty checkpoints are no gigabyte.
 PONG = of_length(
     Experiment(
         "ALE/Pong-v5", algorithm=A2C(), network=Network(encoder="mlp", hidden_sizes=()), num_envs=2, sync_interval=4
     )
 )
-EXPERIMENTS = {"cartpole": CARTPOLE, "normalized": NORMALIZED, "pong": PONG}
+EXPERIMENTS = {"cartpole": CARTPOLE, "normalized": NORMALIZED, "delayed": DELAYED, "pong": PONG}
 NEEDS_ATARI = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="needs ale-py")
-NAMES = ["cartpole", "normalized", pytest.param("pong", marks=NEEDS_ATARI)]
+NAMES = ["cartpole", "normalized", "delayed", pytest.param("pong", marks=NEEDS_ATARI)]
 
 
 def quiet(run_dir: Path | None = None, **settings: Any) -> Placement:
@@ -229,6 +232,7 @@ def test_a_run_without_any_whole_checkpoint_says_how_to_begin_it_anew(
     tmp_path: Path, whole_run: Callable[[str], Path]
 ) -> None:
     copy = stopped_at((), whole_run("cartpole"), tmp_path)
+    shutil.copy(whole_run("cartpole") / "result.json", copy)
     with pytest.raises(RunFolderError, match=r"holds no whole checkpoint .* `htsrl train --config .*config\.json`"):
         resume(copy, placement=quiet())
 

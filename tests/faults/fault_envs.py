@@ -20,9 +20,9 @@ Fault = Literal[
     "none", "raise", "sys.exit", "fork and exit", "hang", "segfault", "not finite", "shape", "open files", "leak", "hog"
 ]  # fmt: skip
 LEAK_BYTES = 8 << 20
-MOST_LEAKS = 40
+MAX_LEAKS = 40
 """Steps that a process has memory for."""
-MOST_OPEN_FILES = 256
+MAX_OPEN_FILES = 256
 HANG_SECONDS = 60.0  # longer than any test waits, and short enough for a test that fails to end by itself
 DIED_AT = "died_at"
 """File in the current folder that holds the time of a sudden end."""
@@ -74,11 +74,11 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
     def _leak(self) -> None:
         if self._fault == "open files":
             if not self._leaked:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_OPEN_FILES, MOST_OPEN_FILES))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
             self._leaked.append(Path(os.devnull).open())  # noqa: SIM115  (a leak is what is wanted)
         if self._fault == "leak":
             if not self._leaked:
-                limit_memory(MOST_LEAKS * LEAK_BYTES)
+                limit_memory(MAX_LEAKS * LEAK_BYTES)
             self._leaked.append(bytearray(LEAK_BYTES))
 
     def _observation(self) -> NDArray[np.float32]:

@@ -17,8 +17,8 @@ import pytest
 from fault_envs import Fault, Faulty
 
 from htsrl import A2C, Config, Experiment, Placement, RunResult, train
-from htsrl.bench.process_tree import workers_named
 from htsrl.seeding import reset_seed
+from htsrl_bench.process_tree import workers_named
 
 WORKERS = ("executor 0", "actor 0", "learner")
 FAULT_STEP = 12  # of environment 0, in its second rollout

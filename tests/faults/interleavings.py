@@ -1,4 +1,4 @@
-"""Executors, actors, learner and differentiators in one process, taking turns in the middle of what they do.
+"""Executors, actors, learner and gradient workers in one process, taking turns in the middle of what they do.
 
 When one is killed, shared memory stays as it is, all else is gone, and a new one takes its place: as with processes,
 but many times a second, and each time the same.
@@ -20,12 +20,12 @@ from htsrl import Config, Experiment, Placement
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.digest import Link
+from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import single_threaded
 from htsrl.placements.blueprint import Blueprint
+from htsrl.placements.survey import draw_blueprint
 from htsrl.roles.executor import NO_BELLS
-from htsrl.roles.report import UpdateReport
 from htsrl.roles.role import Role
-from htsrl.survey import draw_blueprint
 
 PACKAGE = Path(htsrl.__file__).parent
 WATCHED = {
@@ -41,11 +41,11 @@ YIELD_ODDS = 0.03
 """At every line."""
 PACE_ODDS = 0.05
 """Of a new pace, whenever it yields."""
-MOST_TURNS = 300_000
+MAX_TURNS = 300_000
 
 
 def blueprint_of(experiment: Experiment, verify_storages: bool = False) -> Blueprint:
-    """With as many differentiators as there are shards for them to take."""
+    """With as many gradient workers as there are shards for them to take."""
     placement = Placement(
         num_executors=2,
         num_actors=2,
@@ -69,8 +69,8 @@ class Company:
         self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
         self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
         helpers = range(1, len(blueprint.learner_shards))
-        self.differentiators = {f"differentiator {i}": partial(self._differentiator, i) for i in helpers}
-        others: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, **self.differentiators}
+        self.gradient_workers = {f"gradient worker {i}": partial(self._gradient_worker, i) for i in helpers}
+        others: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, **self.gradient_workers}
         self.builders = {**others, "learner": self._learner}
 
     @property
@@ -93,9 +93,9 @@ class Company:
     def _actor(self, index: int) -> Role:
         return self._blueprint.build_actor(index, self._shared, self.memory, executors=lambda envs: None)
 
-    def _differentiator(self, index: int) -> Role:
+    def _gradient_worker(self, index: int) -> Role:
         parameters = self._blueprint.build_parameters(self.memory)
-        return self._blueprint.build_differentiator(index, self.memory, self._shared, parameters, learner=lambda: None)
+        return self._blueprint.build_gradient_worker(index, self.memory, self._shared, parameters, learner=lambda: None)
 
     def _learner(self) -> Role:
         helpers = Helpers(GradientOrders(self.memory), lambda: None, look_again_and_again)
@@ -106,7 +106,7 @@ class Company:
             executors=lambda: None,
             report=lambda report: self._reports.update({report.version: report}),
             at_barrier=lambda update: None,
-            helpers=helpers if self.differentiators else None,
+            helpers=helpers if self.gradient_workers else None,
         )
 
 
@@ -187,7 +187,7 @@ def work_in_any_order(blueprint: Blueprint, seed: int, kill_odds: float) -> tupl
         company = Company(blueprint)
         workers = {name: Worker(name, build, draw) for name, build in company.builders.items()}
         try:
-            for _ in range(MOST_TURNS):
+            for _ in range(MAX_TURNS):
                 (name,) = draw.choices(list(workers), [worker.pace for worker in workers.values()])
                 if draw.random() >= kill_odds:
                     workers[name].run_on()
@@ -199,7 +199,7 @@ def work_in_any_order(blueprint: Blueprint, seed: int, kill_odds: float) -> tupl
                     workers[name] = Worker(name, company.builders[name], draw)
                 if company.has_finished:
                     return company.links, kills
-            raise AssertionError(f"no end after {MOST_TURNS} turns and kills of {kills}")
+            raise AssertionError(f"no end after {MAX_TURNS} turns and kills of {kills}")
         finally:
             for worker in workers.values():
                 worker.kill()

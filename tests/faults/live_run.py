@@ -15,7 +15,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 import htsrl
-from htsrl.bench.process_tree import workers_named
+from htsrl_bench.process_tree import workers_named
 
 PACKAGE_ROOT = Path(htsrl.__file__).parents[1]
 START_SECONDS = 60.0

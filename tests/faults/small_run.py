@@ -10,7 +10,7 @@ from typing import Any, Literal
 from helpers import Outcome, run
 
 from htsrl import A2C, Experiment, Placement, RunResult, resume
-from htsrl.config import Algorithm
+from htsrl.config import AlgorithmSettings
 
 Schedule = Literal["hts", "sync", "lockstep", "async"]
 
@@ -21,7 +21,11 @@ _QUIETLY: dict[str, Any] = {"tensorboard": False, "progress": "off", "log_every_
 
 
 def small_experiment(
-    num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1, algorithm: Algorithm = _EXPERIMENT.algorithm
+    num_updates: int,
+    schedule: Schedule = "hts",
+    gradient_shards: int = 1,
+    algorithm: AlgorithmSettings = _EXPERIMENT.algorithm,
+    lag: int | None = None,
 ) -> Experiment:
     return replace(
         _EXPERIMENT,
@@ -29,6 +33,7 @@ def small_experiment(
         schedule=schedule,
         gradient_shards=gradient_shards,
         algorithm=algorithm,
+        lag=lag,
     )
 
 
@@ -39,10 +44,14 @@ def small_flags(num_updates: int) -> tuple[str, ...]:
 
 @cache
 def oracle(
-    num_updates: int, schedule: Schedule = "hts", gradient_shards: int = 1, algorithm: Algorithm = _EXPERIMENT.algorithm
+    num_updates: int,
+    schedule: Schedule = "hts",
+    gradient_shards: int = 1,
+    algorithm: AlgorithmSettings = _EXPERIMENT.algorithm,
+    lag: int | None = None,
 ) -> Outcome:
     """All in this process, undisturbed."""
-    return run(small_experiment(num_updates, schedule, gradient_shards, algorithm), log_every_steps=1)
+    return run(small_experiment(num_updates, schedule, gradient_shards, algorithm, lag), log_every_steps=1)
 
 
 def quiet_placement(**settings: Any) -> Placement:

@@ -14,8 +14,8 @@ from test_kill_points import PROCESSES, Kill, run_until_killed
 
 from htsrl import Config, RunFolderError, resume, train
 from htsrl.digest import read_links
-from htsrl.kill_points import KILL_AT, KILL_ONCE
-from htsrl.run_folder import RunFolder
+from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
+from htsrl.runs.folder import RunFolder
 
 NUM_UPDATES = 30
 QUICK = [
@@ -49,7 +49,7 @@ def test_a_worker_killed_at_any_point_leaves_a_run_that_goes_on_and_can_be_repea
 ) -> None:
     monkeypatch.setenv(KILL_AT, f"{kill.point}:{kill.times}")
     monkeypatch.setenv(KILL_ONCE, str(tmp_path / "killed"))
-    crew = quiet_placement(
+    worker_layout = quiet_placement(
         num_executors=1,
         num_actors=1,
         run_dir=tmp_path / "run",
@@ -57,7 +57,7 @@ def test_a_worker_killed_at_any_point_leaves_a_run_that_goes_on_and_can_be_repea
         deadline_seconds=patience(30.0),
         verify_storages=True,
     )
-    result = train(Config(small_experiment(NUM_UPDATES, "async"), crew))
+    result = train(Config(small_experiment(NUM_UPDATES, "async"), worker_layout))
     monkeypatch.undo()
     assert (tmp_path / "killed").exists(), f"nobody came to {kill.point!r} {kill.times} times"
     assert result.restarts == 1
@@ -82,8 +82,8 @@ def test_a_run_that_goes_on_from_a_checkpoint_can_be_repeated_from_its_beginning
 
 def test_a_run_whose_schedule_was_lost_is_not_gone_on_with(tmp_path: Path) -> None:
     """It could never be repeated, and would not say so until somebody tries."""
-    crew = quiet_placement(backend="inline", run_dir=tmp_path / "run")
-    train(Config(small_experiment(4, "async"), crew))
+    worker_layout = quiet_placement(backend="inline", run_dir=tmp_path / "run")
+    train(Config(small_experiment(4, "async"), worker_layout))
     (tmp_path / "run" / "schedule.jsonl").unlink()
     with pytest.raises(RunFolderError, match=r"schedule\.jsonl lacks barriers before version 4"):
         resume(tmp_path / "run", total_steps=10_000, placement=quiet_placement(backend="inline"))

@@ -67,4 +67,5 @@ def test_the_optimizer_does_not_move_and_the_batch_and_the_state_before_are_kept
     found = newest_valid(run_dir / "checkpoints", warn=pytest.fail)
     assert found is not None
     assert found[1].document["version"] == UPDATE
-    assert all(np.isfinite(array).all() for array in found[1].arrays.values() if array.dtype.kind == "f")
+    learned = {name: x for name, x in found[1].arrays.items() if "info/" not in name and "episode_windows" not in name}
+    assert all(np.isfinite(array).all() for array in learned.values() if array.dtype.kind == "f")

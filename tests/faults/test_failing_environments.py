@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,12 @@ def train_with(tmp_path: Path, fault: Fault, placement: str, where: str) -> None
     train(Config(experiment, quiet))
 
 
+def test_what_python_prints_has_the_environments_traceback_once(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure) as caught:
+        train_with(tmp_path, "raise", "inline", "step")
+    assert "".join(traceback.format_exception(caught.value)).count("in _go_wrong") == 1
+
+
 # From Python or from the command line, each placement and place once.
 FROM_PYTHON = [("inline", "step"), ("together", "step"), ("together", "reset"), ("separate", "reset")]
 FROM_COMMAND_LINE = [("inline", "reset"), ("separate", "step")]
@@ -101,5 +108,10 @@ def test_an_exception_ends_the_command_with_its_traceback_and_exit_code_1(
     assert said
     assert ("is started again\n" in before) == (who.backend == "processes")
     assert re.search(r"is in run/failed_environment_2.json; .*`htsrl resume run` goes on after update \d+\n$", before)
-    assert_tells_all(error, where)
+    if who.backend == "processes":  # what was said when it was brought back is not said again
+        assert re.match(EXPECTED[where].format(seed=SECOND_RESET_SEED), error), error
+        assert error.endswith("the robot fell over (again; the traceback is above)\n")
+        assert run.stderr.count("Traceback (most recent call last):") == 1
+    else:
+        assert_tells_all(error, where)
     assert left_behind == []

@@ -17,7 +17,7 @@ import pytest
 from live_run import PACKAGE_ROOT
 
 from htsrl.checkpoint.files import Checkpoint, newest_valid, prune
-from htsrl.kill_points import KILL_AT
+from htsrl.processes.kill_points import KILL_AT
 
 PREAMBLE = """
 import sys, os

@@ -17,8 +17,8 @@ from small_run import Schedule, oracle, quiet_placement, resume_inline, small_ex
 
 import htsrl
 from htsrl import A2C, PPO, Config, train
-from htsrl.config import Algorithm
-from htsrl.kill_points import KILL_AT, KILL_ONCE
+from htsrl.config import AlgorithmSettings
+from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 
 NUM_UPDATES = 30
 CHECKPOINT_EVERY = 3
@@ -34,7 +34,7 @@ EXECUTOR = (
 ACTOR = ("inside an answer", "before an answer", "after an answer")
 LEARNER = (
     "inside a hindsight",
-    "inside a completion",
+    "inside a finisher",
     "optimizer step",
     "before a commit",
     "before a publish",
@@ -46,6 +46,8 @@ ORDERS = ("before a gradient order", "after a gradient order", "before a sum of 
 DIFFERENTIATOR = ("before a gradient answer", "after a gradient answer")
 GRADIENT = ("inside a gradient",)
 SMALL_A2C, SMALL_PPO = A2C(), PPO(epochs=2, num_minibatches=2)
+DECOUPLED = PPO(epochs=2, num_minibatches=2, lag_correction="decoupled")
+DELAYED = PPO(epochs=2, num_minibatches=2, lag_correction="delayed_update")
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -59,11 +61,13 @@ class Kill:
     schedule: Schedule = "hts"
     gradient_shards: int = 1
     """Of which each has a process."""
-    algorithm: Algorithm = SMALL_A2C
+    algorithm: AlgorithmSettings = SMALL_A2C
+    lag: int | None = None
 
     def __str__(self) -> str:
         shards = f"-{self.gradient_shards}_shards" if self.gradient_shards > 1 else ""
-        name = f"{self.algorithm.name}-{self.role}-{self.point}-{self.times}-{self.schedule}{shards}"
+        lag = "" if self.lag is None else f"-lag_{self.lag}"
+        name = f"{self.algorithm.name}-{self.role}-{self.point}-{self.times}-{self.schedule}{lag}{shards}"
         return name.replace(" ", "_")
 
 
@@ -88,21 +92,37 @@ OTHER_SCHEDULES = [
 ]
 IN_SHARDS = [
     *(Kill("learner", point, 1, gradient_shards=2) for point in ORDERS),
-    *(Kill("differentiator 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
+    *(Kill("gradient worker 1", point, 1, gradient_shards=2) for point in DIFFERENTIATOR),
 ]
 OF_PPO = [  # two gradients in each of two epochs: what the first epoch saw is what the second is clipped around
     Kill("learner", "inside a gradient", 4, algorithm=SMALL_PPO),
-    Kill("(?:learner|differentiator 1)", "inside a gradient", 4, gradient_shards=2, algorithm=SMALL_PPO),
-    Kill("differentiator 1", "before a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
-    Kill("differentiator 1", "after a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("(?:learner|gradient worker 1)", "inside a gradient", 4, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("gradient worker 1", "before a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
+    Kill("gradient worker 1", "after a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("learner", "before a gradient order", 7, gradient_shards=2, algorithm=SMALL_PPO),
     Kill("learner", "after a gradient order", 7, gradient_shards=2, algorithm=SMALL_PPO),
+]
+UNDER_A_LAG = [
+    Kill("executor 0", "before a rollout counts", 40, lag=2),
+    Kill("learner", "inside a hindsight", 12, lag=4),
+    Kill("learner", "before a publish", 9, lag=2),
+]
+LATER_UNDER_A_LAG = [
+    Kill("executor 0", "inside a capsule", 61, lag=4),
+    Kill("executor 0", "inside a storage write", 200, lag=2),
+    Kill("actor 0", "inside an answer", 70, lag=4),
+    Kill("learner", "optimizer step", 17, lag=4),
+    Kill("gradient worker 1", "before a gradient answer", 6, gradient_shards=2, algorithm=SMALL_PPO, lag=2),
+]
+OF_OTHER_CORRECTIONS = [  # before the first gradient, and while the draft is where the data were made
+    Kill("learner", "inside a gradient", 2, gradient_shards=2, algorithm=DECOUPLED),
+    Kill("learner", "optimizer step", 6, gradient_shards=2, algorithm=DELAYED),
 ]
 LATER_IN_SHARDS = [
     Kill("learner", "after a gradient order", 17, "sync", gradient_shards=3),
     Kill("learner", "optimizer step", 9, gradient_shards=2),
     Kill("learner", "before a publish", 12, gradient_shards=2),
-    Kill("differentiator 1", "before a gradient answer", 13, "sync", gradient_shards=2),
+    Kill("gradient worker 1", "before a gradient answer", 13, "sync", gradient_shards=2),
     Kill("executor 0", "before a step", 99, gradient_shards=2),
 ]
 
@@ -111,7 +131,7 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
     calls = [
         point
         for file in Path(htsrl.__file__).parent.rglob("*.py")
-        for point in re.findall(r"""\breach\("([^"]+)"\)""", file.read_text())
+        for point in re.findall(r"""\bkill_point\("([^"]+)"\)""", file.read_text())
     ]
     assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *MAIN])
 
@@ -137,9 +157,11 @@ def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
         *OTHER_SCHEDULES[:2],
         *IN_SHARDS,
         *OF_PPO,
+        *UNDER_A_LAG,
+        *OF_OTHER_CORRECTIONS,
         *(
             pytest.param(kill, marks=pytest.mark.slow)
-            for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:], *LATER_IN_SHARDS)
+            for kill in (*FIRST, *LATER, *OTHER_SCHEDULES[2:], *LATER_IN_SHARDS, *LATER_UNDER_A_LAG)
         ),
     ],
     ids=str,
@@ -150,20 +172,26 @@ def test_a_worker_killed_at_any_point_changes_no_bit(
     assert train_with([kill], tmp_path, monkeypatch) == 1
     obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
     assert re.fullmatch(obituary, capfd.readouterr().err)
-    undisturbed = oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards, kill.algorithm)
+    undisturbed = oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards, kill.algorithm, kill.lag)
     assert_same_run(Outcome.read(tmp_path / "run"), undisturbed)
     assert psutil.Process().children() == []
 
 
 @pytest.mark.parametrize(
-    "kill", [Kill("executor 0", "before a step", 1), Kill("actor 0", "after an answer", 1)], ids=str
+    "kill",
+    [
+        Kill("executor 0", "before a step", 1),
+        Kill("actor 0", "after an answer", 1),
+        Kill("executor 0", "before a step", 150, lag=4),
+    ],
+    ids=str,
 )
 def test_a_killed_worker_changes_no_bit_where_storages_are_poisoned_before_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: Kill
 ) -> None:
     """A new executor must not act on the answer that the one before it was given, without its observation's."""
     assert train_with([kill], tmp_path, monkeypatch, verify_storages=True) == 1
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule))
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, kill.schedule, lag=kill.lag))
 
 
 @pytest.mark.slow
@@ -190,7 +218,7 @@ def train_with(
     if once:
         monkeypatch.setenv(KILL_ONCE, str(folder / "killed"))
     start, deadline_seconds = time.monotonic(), patience(30.0)
-    crew = quiet_placement(
+    worker_layout = quiet_placement(
         num_executors=1,
         num_actors=1,
         learner_workers=kills[0].gradient_shards,
@@ -200,8 +228,8 @@ def train_with(
         verify_storages=verify_storages,
     )
     first = kills[0]
-    experiment = small_experiment(NUM_UPDATES, first.schedule, first.gradient_shards, first.algorithm)
-    result = train(Config(experiment, crew))
+    experiment = small_experiment(NUM_UPDATES, first.schedule, first.gradient_shards, first.algorithm, first.lag)
+    result = train(Config(experiment, worker_layout))
     if once:
         assert (folder / "killed").exists(), f"nobody came to any of {[str(kill) for kill in kills]}"
         assert time.monotonic() - start < deadline_seconds, "somebody waited for what the dead had not announced"
@@ -240,6 +268,17 @@ def test_a_run_whose_main_process_is_killed_at_any_point_is_resumed_to_the_same_
     run_until_killed(LiveRun(tmp_path, *small_flags(NUM_UPDATES), *INLINE, variables={KILL_AT: f"{point}:{times}"}))
     resume_inline(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
+
+
+@pytest.mark.parametrize(("lag", "times"), [(2, 2), pytest.param(4, 3, marks=pytest.mark.slow)])
+def test_under_a_lag_a_run_whose_processes_are_all_killed_is_resumed_to_the_same_bits(
+    tmp_path: Path, lag: int, times: int
+) -> None:
+    """Its checkpoint was taken while environments were rollouts ahead, by capsules that later ones must spare."""
+    flags = (*small_flags(NUM_UPDATES), "--lag", str(lag), *PROCESSES)
+    run_until_killed(LiveRun(tmp_path, *flags, variables={KILL_AT: f"checkpoint renamed:{times}"}))
+    resume_inline(tmp_path / "run")
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES, lag=lag))
 
 
 @pytest.mark.parametrize(("point", "times"), [("checkpoint renamed", 2), ("checkpoint dropped", 1)])

@@ -25,9 +25,9 @@ from live_run import is_spare, patience
 from htsrl import A2C, Config, Experiment, Placement, train
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.digest import Link, first_difference
-from htsrl.kill_points import KILL_AT, KILL_ONCE
 from htsrl.numerics import single_threaded
 from htsrl.placements.blueprint import Blueprint
+from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 from htsrl.roles import actor as actor_module
 from htsrl.roles.role import advance_all
 
@@ -61,7 +61,7 @@ class Successor:
         self._moment = moment
         self._times_left = times
 
-    def reach(self, moment: str) -> None:
+    def kill_point(self, moment: str) -> None:
         self._times_left -= moment == self._moment
         if self._times_left == 0 and not self.has_come:
             self.has_come = True
@@ -85,11 +85,11 @@ def links_with_a_successor(
         lay_out = ReferenceShape.lay_out
 
         def look(self: ReferenceShape, *asked: Any) -> Any:
-            successor.reach(BEFORE_A_LOOK)
+            successor.kill_point(BEFORE_A_LOOK)
             return lay_out(self, *asked)
 
         patched.setattr(ReferenceShape, "lay_out", look)
-        patched.setattr(actor_module, "reach", successor.reach)
+        patched.setattr(actor_module, "kill_point", successor.kill_point)
         while not company.has_finished:
             assert advance_all([*successor.executors, *others]), "nobody can go on"
     return company.links if successor.has_come else None

@@ -18,11 +18,10 @@ from safetensors import safe_open
 from small_run import oracle, quiet_placement, resume_inline, small_experiment, small_flags
 
 from htsrl import PPO, Config, Experiment, train
-from htsrl.dataflow.versions import slot_of
-from htsrl.kill_points import KILL_AT, KILL_ONCE
 from htsrl.placements import spares
 from htsrl.placements.supervisor import Supervisor
 from htsrl.placements.worker_process import WorkerProcess
+from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 
 SEED = 4
 NUM_UPDATES = 200
@@ -30,7 +29,7 @@ NUM_SIGNALS, MANY_SIGNALS = 3, 50  # of each kind
 # The delays make the run last longer than any test waits; the resume has none of them.
 SLOWLY = ("--num-executors", "2", "--num-actors", "1", "--jitter-seconds", "0.02")
 NUM_WORKERS = 4
-LONGEST_WAIT_SECONDS = 3.0
+MAX_WAIT_SECONDS = 3.0
 SHARED_MEMORY_FOLDER = Path("/dev/shm")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -48,7 +47,7 @@ class Moment:
 
 def random_moments(signum: signal.Signals, count: int) -> list[Moment]:
     draw = random.Random(f"{SEED} {signum.name}")
-    return [Moment(i % 3 != 0, round(draw.uniform(0.0, LONGEST_WAIT_SECONDS), 3)) for i in range(count)]
+    return [Moment(i % 3 != 0, round(draw.uniform(0.0, MAX_WAIT_SECONDS), 3)) for i in range(count)]
 
 
 def start(folder: Path, *flags: str) -> LiveRun:
@@ -140,9 +139,9 @@ def test_ctrl_c_while_a_dead_worker_is_being_replaced_is_passed_on_and_the_run_r
 
     monkeypatch.setattr(spares, "FIRST_AFTER_SECONDS", 600.0)  # a spare would be there already
     monkeypatch.setattr(Supervisor, "_launch", interrupted_launch)
-    crew = quiet_placement(num_executors=1, num_actors=1, run_dir=tmp_path / "run")
+    worker_layout = quiet_placement(num_executors=1, num_actors=1, run_dir=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        train(Config(small_experiment(NUM_UPDATES), crew))
+        train(Config(small_experiment(NUM_UPDATES), worker_layout))
     assert psutil.Process().children() == []
     resume_inline(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
@@ -159,7 +158,7 @@ def test_the_policy_of_an_interrupted_run_is_whole_even_while_a_new_learner_make
     replace_worker = Supervisor._replace
 
     def replace_and_interrupt(self: Supervisor, number: int) -> None:
-        slot = self._memory["parameter_slots"][slot_of(2)]
+        slot = self._memory["parameter_slots"][2]
         reported = slot.copy()
         replace_worker(self, number)
         while (slot == reported).all():  # until the new learner has begun

@@ -16,8 +16,8 @@ from fault_envs import HANG_SECONDS, Patient
 from small_run import quiet_placement
 
 from htsrl import A2C, Config, Experiment, train
-from htsrl.bench.process_tree import workers_named
 from htsrl.placements import spares
+from htsrl_bench.process_tree import workers_named
 
 NUM_ENVS = 3
 

@@ -11,7 +11,7 @@ from htsrl import A2C, PPO, Config, Experiment, Placement, evaluate, train
 
 @pytest.mark.parametrize("schedule", ["hts", "sync"])
 def test_ppo_solves_cartpole(tmp_path: Path, schedule: str) -> None:
-    experiment = Experiment("CartPole-v1", algorithm=PPO(), schedule=schedule, total_steps=122_880)  # type: ignore[arg-type]
+    experiment = Experiment("CartPole-v1", algorithm=PPO(), schedule=schedule, total_steps=122_880)
     train(Config(experiment, Placement("inline", run_dir=tmp_path / "run", tensorboard=False, progress="off")))
     assert evaluate(tmp_path / "run", episodes=20).mean_return >= 475
 

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from helpers import in_worker_process
 
 from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.shared import Shared
 from htsrl.placements.blueprint import Blueprint
-from htsrl.roles.feed import Fields
-from htsrl.schedules.schedule import LooseSchedule, Schedule
+from htsrl.roles.shared import Shared
+from htsrl.schedules.fixed_lag import FixedLag
+from htsrl.schedules.schedule import Schedule
+from htsrl.sources.source import Fields
 
 SABOTAGE_VARIABLE = "SABOTAGE"
 PATIENCE_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class OffBy:
+def off_by(versions: int, schedule: Schedule) -> FixedLag:
     """A schedule that acts with another version than it should."""
-
-    schedule: Schedule
-    versions: int
-
-    @property
-    def step_barrier(self) -> bool:
-        return self.schedule.step_barrier
-
-    def acting_version(self, rollout: int) -> int:
-        return max(self.schedule.acting_version(rollout) + self.versions, 0)
+    assert isinstance(schedule, FixedLag)
+    return replace(schedule, max_lag=schedule.max_lag - versions)
 
 
 build_actor, build_learner = Blueprint.build_actor, Blueprint.build_learner
 
 
 def build_actor_of_another_version(self: Blueprint, index: int, shared: Shared, *arguments: Any, **named: Any) -> Any:
-    assert not isinstance(shared.schedule, LooseSchedule)
-    return build_actor(self, index, replace(shared, schedule=OffBy(shared.schedule, -1)), *arguments, **named)
+    return build_actor(self, index, replace(shared, schedule=off_by(-1, shared.schedule)), *arguments, **named)
 
 
 def build_hasty_learner(self: Blueprint, memory: SharedArrays, shared: Shared, *arguments: Any, **named: Any) -> Any:
@@ -49,7 +40,7 @@ def build_hasty_learner(self: Blueprint, memory: SharedArrays, shared: Shared, *
 
     def publish_then_learn(fields: Fields) -> dict[str, float]:
         shared.exchange.published_version = learner.update + 1
-        learner._notify_executors()
+        learner._outlets.notify_executors()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             rollouts, rows = shared.exchange.tickets.rollout_and_row(shared.exchange.answers)

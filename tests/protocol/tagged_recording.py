@@ -18,7 +18,7 @@ from gymnasium import spaces
 from helpers import in_worker_process
 from numpy.typing import NDArray
 
-from htsrl.digest import BatchHash, DigestChain, hash_batch
+from htsrl.digest import BatchHash, DigestChain, VersionState, hash_batch
 from htsrl.envs.toy import Tagged
 from htsrl.placements.blueprint import Blueprint
 
@@ -74,13 +74,13 @@ class RecordingChain(DigestChain):
     folder: ClassVar[Path]
 
     @classmethod
-    def begin(cls, initial_parameters: Sequence[NDArray[Any]]) -> DigestChain:
+    def begin(cls, initial_parameters: Sequence[NDArray[Any]], source: str = "") -> DigestChain:
         np.save(cls.folder / "version0.npy", initial_parameters[0])
-        return super().begin(initial_parameters)
+        return super().begin(initial_parameters, source)
 
-    def extend(self, update: int, parameters: Sequence[NDArray[Any]], batch: BatchHash) -> Any:
-        np.save(self.folder / f"version{update + 1}.npy", parameters[0])
-        return super().extend(update, parameters, batch)
+    def extend(self, update: int, state: VersionState, batch: BatchHash) -> Any:
+        np.save(self.folder / f"version{update + 1}.npy", state.parameters[0])
+        return super().extend(update, state, batch)
 
 
 def install(recording: Recording) -> None:

@@ -14,8 +14,8 @@ FIRST, SECOND = Order(3, 0, 1, True, 0, 20, 18), Order(3, 1, 1, False, 20, 40, 2
 
 @pytest.fixture
 def memory() -> Iterator[SharedArrays]:
-    """Of the learner and two differentiators."""
-    arrays = SharedArrays(gradient_arrays(num_shards=4, num_parameters=16, num_workers=3, num_rows=40))
+    """Of the learner and two gradient workers."""
+    arrays = SharedArrays(gradient_arrays(num_shards=4, num_parameters=16, num_workers=3, num_rows=40, num_targets=4))
     yield arrays
     arrays.close_fd()
 
@@ -26,7 +26,7 @@ def test_in_a_new_run_there_is_nothing_to_do(memory: SharedArrays) -> None:
     assert orders.unanswered() == []
 
 
-def test_an_order_is_there_for_each_differentiator_until_its_own_answer(memory: SharedArrays) -> None:
+def test_an_order_is_there_for_each_gradient_worker_until_its_own_answer(memory: SharedArrays) -> None:
     orders = GradientOrders(memory)
     orders.issue(FIRST)
     assert orders.pending(1) == orders.pending(2) == FIRST
@@ -62,10 +62,10 @@ def test_the_learner_rings_after_the_order_and_waits_for_all(memory: SharedArray
 
     def wait(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
         assert not it_is_so()
-        assert waits_for() == "the shards of differentiators [1, 2]"
+        assert waits_for() == "the shards of gradient workers [1, 2]"
         orders.answer(1)
         assert not it_is_so()
-        assert waits_for() == "the shards of differentiators [2]"
+        assert waits_for() == "the shards of gradient workers [2]"
         orders.answer(2)
         assert it_is_so()
 

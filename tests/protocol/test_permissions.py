@@ -12,14 +12,13 @@ from enum import Enum
 
 import pytest
 
-from htsrl.dataflow.trajectory import NUM_STORAGES
-from htsrl.dataflow.versions import NUM_SLOTS
-from htsrl.schedules.hts import Hts
-from htsrl.schedules.schedule import Schedule, may_begin
-from htsrl.schedules.sync import Sync
+from htsrl.dataflow.capsules import num_places_for
+from htsrl.dataflow.versions import num_slots_for
+from htsrl.schedules.fixed_lag import FixedLag
 
-NUM_ENVS = 3
-NUM_ROLLOUTS = 8
+NUM_ENVS = 2
+NUM_ROLLOUTS = 10
+LAGS = (0, 1, 2, 4)
 
 
 class Violation(Enum):
@@ -27,6 +26,7 @@ class Violation(Enum):
     OVERWRITTEN_UNREAD = "an environment writes over a rollout that was not learned from yet"
     UNPUBLISHED = "an environment acts with a version that is not published yet"
     OVERWRITTEN_VERSION = "the slot of a version in use holds another one"
+    OVERWRITTEN_CAPSULE = "the place of the capsule at the barrier of the update under way holds another one"
     DEADLOCK = "nobody may go on"
 
 
@@ -49,8 +49,18 @@ class State:
 
 @dataclass(frozen=True)
 class Model:
-    schedule: Schedule
-    num_slots: int = NUM_SLOTS
+    schedule: FixedLag
+    """What everybody goes by."""
+    num_slots: int
+    num_storages: int
+    num_places: int
+
+    @classmethod
+    def of(cls, lag: int, behind: int | None = None) -> Model:
+        """With the memory that a lag asks for, whose executors may be told to be `behind` by another."""
+        schedule = FixedLag(lag)
+        followed = schedule if behind is None else FixedLag(behind)
+        return cls(followed, num_slots_for(lag), schedule.num_storages, num_places_for(lag))
 
     def violations(self) -> set[Violation]:
         """All that goes wrong in any state that can be reached."""
@@ -69,7 +79,7 @@ class Model:
         for index, env in enumerate(state.envs):
             if env.writing:
                 yield self._with_env(state, index, Env(env.rollout + 1))
-            elif env.rollout < NUM_ROLLOUTS and may_begin(self.schedule, env.rollout, state.update):
+            elif env.rollout < NUM_ROLLOUTS and self.schedule.may_begin(env.rollout, state.update):
                 yield self._with_env(state, index, Env(env.rollout, writing=True))
         if state.reading:
             yield replace(state, update=state.update + 1, reading=False)
@@ -83,9 +93,9 @@ class Model:
         writing = [env.rollout for env in state.envs if env.writing]
         for rollout in writing:
             unread = range(state.update, rollout)
-            if state.reading and (state.update - rollout) % NUM_STORAGES == 0:
+            if state.reading and (state.update - rollout) % self.num_storages == 0:
                 yield Violation.WRITTEN_WHILE_READ
-            if any((earlier - rollout) % NUM_STORAGES == 0 for earlier in unread):
+            if any((earlier - rollout) % self.num_storages == 0 for earlier in unread):
                 yield Violation.OVERWRITTEN_UNREAD
             if self.schedule.acting_version(rollout) > state.update:
                 yield Violation.UNPUBLISHED
@@ -95,47 +105,42 @@ class Model:
             in_use.add(self.schedule.acting_version(state.update))
         if any(version <= newest_written - self.num_slots for version in in_use):
             yield Violation.OVERWRITTEN_VERSION
+        # An environment that writes a rollout may be putting down the capsule behind it.
+        newest_capsule = max(env.rollout + env.writing for env in state.envs)
+        if state.reading and newest_capsule >= state.update + 1 + self.num_places:
+            yield Violation.OVERWRITTEN_CAPSULE
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """Acts with a version that is some rollouts behind; a negative number is ahead."""
-
-    behind: int
-    step_barrier: bool = False
-
-    def acting_version(self, rollout: int) -> int:
-        return max(rollout - self.behind, 0)
+@pytest.mark.parametrize("lag", LAGS)
+def test_in_every_order_of_events_nothing_in_use_is_overwritten_and_nobody_deadlocks(lag: int) -> None:
+    assert Model.of(lag).violations() == set()
 
 
-@pytest.mark.parametrize("schedule", [Hts(), Sync()], ids=["hts", "sync"])
-def test_in_every_order_of_events_no_storage_or_version_in_use_is_overwritten_and_nobody_deadlocks(
-    schedule: Schedule,
-) -> None:
-    assert Model(schedule).violations() == set()
-
-
-def test_the_model_knows_the_two_schedules_by_their_shifts() -> None:
-    for rollout in range(NUM_ROLLOUTS):
-        assert Shifted(behind=1).acting_version(rollout) == Hts().acting_version(rollout)
-        assert Shifted(behind=0).acting_version(rollout) == Sync().acting_version(rollout)
-
-
-def test_a_schedule_two_versions_behind_writes_into_the_storage_being_read() -> None:
-    violations = Model(Shifted(behind=2)).violations()
+@pytest.mark.parametrize("lag", LAGS)
+def test_executors_one_version_ahead_of_the_lag_write_into_the_storage_being_read(lag: int) -> None:
+    behind = max(lag, 1) + 1  # without a lag there is a storage to spare
+    violations = Model.of(lag, behind).violations()
     assert {Violation.WRITTEN_WHILE_READ, Violation.OVERWRITTEN_UNREAD} <= violations
 
 
-def test_a_schedule_that_never_waits_runs_out_of_storages_and_slots() -> None:
-    violations = Model(Shifted(behind=NUM_ROLLOUTS)).violations()
-    assert {Violation.OVERWRITTEN_UNREAD, Violation.OVERWRITTEN_VERSION} <= violations
+def test_executors_that_never_wait_run_out_of_storages_slots_and_capsules() -> None:
+    violations = Model.of(1, behind=NUM_ROLLOUTS).violations()
+    assert violations == {*Violation} - {Violation.UNPUBLISHED, Violation.DEADLOCK}
 
 
 def test_a_schedule_that_is_ahead_of_the_learner_deadlocks() -> None:
-    assert Model(Shifted(behind=-1)).violations() == {Violation.DEADLOCK}
+    assert Model.of(0, behind=-1).violations() == {Violation.DEADLOCK}
 
 
-def test_hts_needs_three_parameter_slots_and_sync_two() -> None:
-    assert Model(Hts(), num_slots=2).violations() == {Violation.OVERWRITTEN_VERSION}
-    assert Model(Sync(), num_slots=2).violations() == set()
-    assert Model(Sync(), num_slots=1).violations() == {Violation.OVERWRITTEN_VERSION}
+@pytest.mark.parametrize("lag", LAGS)
+def test_one_slot_less_is_too_few(lag: int) -> None:
+    model = Model.of(lag)
+    assert replace(model, num_slots=model.num_slots - 1).violations() == {Violation.OVERWRITTEN_VERSION}
+
+
+@pytest.mark.parametrize("lag", LAGS[1:])
+def test_one_storage_or_one_place_for_a_capsule_less_is_too_few(lag: int) -> None:
+    model = Model.of(lag)
+    without_a_storage = replace(model, num_storages=model.num_storages - 1)
+    assert without_a_storage.violations() == {Violation.WRITTEN_WHILE_READ, Violation.OVERWRITTEN_UNREAD}
+    assert replace(model, num_places=model.num_places - 1).violations() == {Violation.OVERWRITTEN_CAPSULE}

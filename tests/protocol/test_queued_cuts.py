@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crew import Crew
 from numpy.typing import NDArray
 from test_asynchronous import NUM_ENVS
 from test_asynchronous import experiment as tagged_experiment
+from worker_layout import Crew
 
-from htsrl.checkpoint.cut import restore_cut, take_queued_cut
+from htsrl.checkpoint.cut import restore_cut, take_cut
 from htsrl.dataflow.capsules import Capsule, Capsules
 from htsrl.dataflow.queue import RELEASED
-from htsrl.dataflow.versions import slot_of
 from htsrl.errors import CheckpointDamaged
 from htsrl.roles.role import advance_all
 
@@ -30,16 +29,16 @@ class Historian:
     """Keeps what every rollout was, and the capsule behind it, at the moment when it was complete."""
 
     def __init__(self) -> None:
-        self.crew = Crew(EXPERIMENT)
+        self.worker_layout = Crew(EXPERIMENT)
         self.rollouts: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
         self.capsules: dict[tuple[int, int], tuple[Capsule, bytes]] = {}
         self._read = Capsules.read
 
     def work(self) -> bool:
         """A turn of each executor and actor."""
-        shared = self.crew.shared
+        shared = self.worker_layout.shared
         before = shared.exchange.completed_rollouts.copy()
-        progressed = advance_all([*self.crew.executors, *self.crew.actors])
+        progressed = advance_all([*self.worker_layout.executors, *self.worker_layout.actors])
         for env in np.flatnonzero(shared.exchange.completed_rollouts != before).tolist():
             number, storage = int(before[env]), shared.storages.of_rollout(int(before[env]))
             fields = shared.storages.fields
@@ -49,9 +48,9 @@ class Historian:
         return progressed
 
     def work_until_update(self, version: int) -> None:
-        while self.crew.learner.update < version:
+        while self.worker_layout.learner.update < version:
             self.work()
-            self.crew.learner.advance()
+            self.worker_layout.learner.advance()
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def historian() -> Historian:
 
 def take_cut_while_environments_go_on(historian: Historian, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Between looking for a capsule and reading it, all go on until its environment finds no room for more rollouts."""
-    crew, read = historian.crew, Capsules.read
+    worker_layout, read = historian.worker_layout, Capsules.read
 
     def go_on_and_read(self: Capsules, env: int, capsule: Capsule) -> bytes:
         while historian.work():
@@ -72,15 +71,15 @@ def take_cut_while_environments_go_on(historian: Historian, monkeypatch: pytest.
 
     with monkeypatch.context() as patched:
         patched.setattr(Capsules, "read", go_on_and_read)
-        return take_queued_cut(crew.shared, crew.memory, VERSION)
+        return take_cut(worker_layout.shared, worker_layout.memory, VERSION, completed=None)
 
 
 def test_every_environment_is_copied_as_it_stood_at_one_moment(
     historian: Historian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = historian.crew.shared.exchange.completed_rollouts.copy()
+    before = historian.worker_layout.shared.exchange.completed_rollouts.copy()
     cut = take_cut_while_environments_go_on(historian, monkeypatch)
-    completed, released = cut["completed_rollouts"], cut[f"slot {slot_of(VERSION)}/{RELEASED}"]
+    completed, released = cut["completed_rollouts"], cut[f"version {VERSION}/{RELEASED}"]
     assert (completed >= before + 2).all(), "nobody went so far that the capsule at hand was written over"
     begin = 0
     for env in range(NUM_ENVS):
@@ -103,7 +102,7 @@ def test_a_crew_goes_on_from_a_cut(historian: Historian, monkeypatch: pytest.Mon
 
 
 def test_a_cut_with_more_rollouts_than_the_queue_holds_is_refused(historian: Historian) -> None:
-    cut = take_queued_cut(historian.crew.shared, historian.crew.memory, VERSION)
+    cut = take_cut(historian.worker_layout.shared, historian.worker_layout.memory, VERSION, completed=None)
     cut["completed_rollouts"] = cut["completed_rollouts"] + QUEUE_LENGTH + 1
     fresh = Crew(EXPERIMENT)
     with pytest.raises(CheckpointDamaged, match="has environments at rollouts"):

@@ -13,6 +13,7 @@ from helpers import run
 from numpy.typing import NDArray
 
 from htsrl import Experiment
+from htsrl.algorithms.algorithm import Update
 from htsrl.algorithms.update import improve
 from htsrl.dataflow.trajectory import MEMORY
 from htsrl.digest import hash_batch
@@ -155,11 +156,12 @@ def test_every_answer_is_that_to_its_own_row_mask_and_memory(monkeypatch: pytest
         intervals.append(fields)
         return hash_batch(fields, num_envs)
 
-    def judge(experiment: Experiment, update: int, draft: Any, behaviour: Policy, batch: Any) -> dict[str, float]:
+    def judge(algorithm: Any, update: Update, draft: Any, batch: Any, discount: float) -> dict[str, float]:
+        assert update.behaviour is not None
         if not referees:
-            referees.append(Referee(experiment, behaviour, intervals[0]))
-        referees[0].judge(intervals[-1], behaviour)
-        return improve(experiment, update, draft, behaviour, batch)
+            referees.append(Referee(experiment, update.behaviour, intervals[0]))
+        referees[0].judge(intervals[-1], update.behaviour)
+        return improve(algorithm, update, draft, batch, discount)
 
     monkeypatch.setattr(learner_module, "hash_batch", keep)
     monkeypatch.setattr(learner_module, "improve", judge)

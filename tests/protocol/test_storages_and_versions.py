@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-from crew import Crew
 from helpers import Outcome, assert_same_run, run
-from sabotage_roles import SABOTAGE_VARIABLE, OffBy
+from sabotage_roles import SABOTAGE_VARIABLE, off_by
+from worker_layout import Crew
 
 from htsrl import A2C, EnvironmentFailure, Experiment, HtsrlError
 from htsrl.dataflow.exchange import Exchange
-from htsrl.dataflow.shared import Shared
 from htsrl.dataflow.storage import POISON_BYTE
 from htsrl.digest import first_difference
 from htsrl.placements.blueprint import Blueprint
-from htsrl.roles.feed import Fields
-from htsrl.roles.replica import Replica
+from htsrl.roles.env_runner import EnvRunner
 from htsrl.roles.role import advance_all
-from htsrl.schedules.schedule import LooseSchedule
+from htsrl.roles.shared import Shared
+from htsrl.schedules.fixed_lag import FixedLag
+from htsrl.sources.source import Fields
 
 SCHEDULES: tuple[Literal["hts", "sync"], ...] = ("hts", "sync")
 SEEDS = range(8)
@@ -35,8 +35,8 @@ def experiment(schedule: Literal["hts", "sync", "lockstep"] = "hts", **changes: 
 
 
 @cache
-def oracle(schedule: Literal["hts", "sync"]) -> Outcome:
-    return run(experiment(schedule))
+def oracle(schedule: Literal["hts", "sync"], lag: int | None = None) -> Outcome:
+    return run(experiment(schedule, lag=lag))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -48,52 +48,61 @@ def test_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(
     assert first_difference(links, oracle("hts" if schedule == "hts" else "sync").links) is None
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("lag", [0, 1, 2, 4])
+def test_under_any_lag_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(lag: int, seed: int) -> None:
+    worker_layout, ahead = Crew(experiment("hts", lag=lag)), [0]
+
+    def look_how_far_they_are() -> None:
+        exchange = worker_layout.shared.exchange
+        ahead.append(int(exchange.completed_rollouts.max()) - exchange.published_version)
+
+    links = worker_layout.work_in_random_order(seed, after_each_turn=look_how_far_they_are)
+    assert max(ahead) == lag + 1, "complete rollouts wait for the learner, as many as there may be"
+    assert first_difference(links, oracle("hts", lag).links) is None
+    if lag < 2:
+        assert first_difference(links, oracle("hts" if lag else "sync").links) is None
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_under_lockstep_nobody_acts_before_all_have_come_as_far(seed: int) -> None:
-    crew = Crew(experiment("lockstep"))
-    exchange = crew.shared.exchange
+    worker_layout = Crew(experiment("lockstep"))
+    exchange = worker_layout.shared.exchange
 
     def nobody_is_ahead() -> None:
         acted = exchange.answers[exchange.tickets.asks_to_act(exchange.answers)]
         under_way = exchange.completed_rollouts <= exchange.published_version
         assert not acted.size or (exchange.requests[under_way] >= acted.max()).all()
 
-    crew.work_in_random_order(seed, after_each_turn=nobody_is_ahead)
+    worker_layout.work_in_random_order(seed, after_each_turn=nobody_is_ahead)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(schedule: Literal["hts", "sync"]) -> None:
-    crew = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
-    poisoned = run(experiment(schedule), backend="processes", verify_storages=True, **crew)
+    worker_layout = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 2e-3}
+    poisoned = run(experiment(schedule), backend="processes", verify_storages=True, **worker_layout)
     assert_same_run(poisoned, oracle(schedule))
 
 
 def test_a_storage_is_poison_when_its_next_rollout_begins_but_for_what_that_rollout_starts_from() -> None:
-    crew = Crew(experiment("sync"))
-    while crew.learner.update < 2:
-        assert advance_all([*crew.executors, *crew.actors, crew.learner]), "nobody can go on"
-    advance_all(crew.executors)  # rollout 2 begins in storage 0, and asks
-    storages = crew.shared.storages
+    worker_layout = Crew(experiment("sync"))
+    while worker_layout.learner.update < 2:
+        assert advance_all([*worker_layout.executors, *worker_layout.actors, worker_layout.learner]), "nobody can go on"
+    advance_all(worker_layout.executors)  # rollout 2 begins in storage 0, and asks
+    storages = worker_layout.shared.storages
     for name in ("actions", "log_probs", "values", "versions", "rewards"):
         assert (storages.batch(0)[name].view(np.uint8) == POISON_BYTE).all(), name
     assert not (storages["obs"][0, 0].view(np.uint8) == POISON_BYTE).all()
     assert (storages["obs"][0, 1 : storages.spec.num_steps].view(np.uint8) == POISON_BYTE).all()
 
 
-@dataclass(frozen=True)
-class TwoBehind:
-    """Lets executors begin a rollout one version too early."""
+@pytest.mark.parametrize("lag", [1, 2])
+def test_executors_that_do_not_wait_for_the_storage_to_be_read_are_caught(lag: int) -> None:
+    """Their rollouts begin one version too early."""
 
-    step_barrier: bool = False
-
-    def acting_version(self, rollout: int) -> int:
-        return max(rollout - 2, 0)
-
-
-def test_executors_that_do_not_wait_for_the_storage_to_be_read_are_caught() -> None:
     def caught(seed: int) -> bool:
         try:
-            Crew(experiment("hts"), executors_follow=TwoBehind()).work_in_random_order(seed)
+            Crew(experiment("hts", lag=lag), executors_follow=FixedLag(lag + 1)).work_in_random_order(seed)
         except AssertionError as error:
             return "expected data of version" in str(error)
         return False
@@ -113,29 +122,29 @@ def test_a_learner_that_does_not_wait_for_the_last_environment_is_caught(monkeyp
 
 
 def test_a_write_into_the_storage_being_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    crew = Crew(experiment("hts"))
-    learn = crew.learner.learn
+    worker_layout = Crew(experiment("hts"))
+    learn = worker_layout.learner.learn
 
     def learn_while_another_writes(fields: Fields) -> dict[str, float]:
         metrics = learn(fields)
-        crew.shared.storages["rewards"][0, -1, -1] += 1
+        worker_layout.shared.storages["rewards"][0, -1, -1] += 1
         return metrics
 
-    monkeypatch.setattr(crew.learner, "learn", learn_while_another_writes)
+    monkeypatch.setattr(worker_layout.learner, "learn", learn_while_another_writes)
     with pytest.raises(AssertionError, match=r"somebody wrote to storage 0 \(update 0\) while the learner read it"):
-        crew.work_in_random_order(seed=0)
+        worker_layout.work_in_random_order(seed=0)
 
 
 def test_a_field_left_over_from_two_rollouts_ago_shows_over_poisoned_storages(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_all = Replica._begin_rollout
+    write_all = EnvRunner._begin_rollout
 
-    def forget_to_clear_bootstrap_values(self: Replica) -> None:
+    def forget_to_clear_bootstrap_values(self: EnvRunner) -> None:
         storage = self.rollout % 2
         left_over = self._storages["bootstrap_values"][storage, :, self.index].copy()
         write_all(self)
         self._storages["bootstrap_values"][storage, :, self.index] = left_over
 
-    monkeypatch.setattr(Replica, "_begin_rollout", forget_to_clear_bootstrap_values)
+    monkeypatch.setattr(EnvRunner, "_begin_rollout", forget_to_clear_bootstrap_values)
     difference = first_difference(Crew(experiment("sync")).work_in_random_order(seed=0), oracle("sync").links)
     assert difference is not None
     assert "bootstrap_values" in difference
@@ -157,8 +166,9 @@ def test_a_batch_made_by_another_version_is_caught(
     build_actor = Blueprint.build_actor
 
     def build_actor_off_by_one(self: Blueprint, index: int, shared: Shared, *arguments: Any, **named: Any) -> Any:
-        assert not isinstance(shared.schedule, LooseSchedule)
-        return build_actor(self, index, replace(shared, schedule=OffBy(shared.schedule, versions)), *arguments, **named)
+        return build_actor(
+            self, index, replace(shared, schedule=off_by(versions, shared.schedule)), *arguments, **named
+        )
 
     monkeypatch.setattr(Blueprint, "build_actor", build_actor_off_by_one)
     # A version that is still to come is waited for, in vain.

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from tagged_recording import FOLDER_VARIABLE, SCALES, Recording, RecordingChain, ScaledTagged
 
 from htsrl import A2C, Experiment
-from htsrl.config import Algorithm
+from htsrl.config import AlgorithmSettings
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.distributions import Distribution
 from htsrl.policies.policy import build_policy
-from htsrl.schedules.make import make_schedule
-from htsrl.schedules.schedule import LooseSchedule
 from htsrl.seeding import reset_seed
 
 ALPHAS = (1, 2, 4, 5, 128)
@@ -30,21 +28,22 @@ OVER_PROCESSES = [
     *[pytest.param(*rest, marks=pytest.mark.slow) for rest in ((2, "hts"), (4, "sync"), (5, "sync"), (128, "hts"))],
 ]
 NUM_ENVS = 6
-LEAST_STEPS = 24  # of one environment: some four episodes
+MIN_STEPS = 24  # of one environment: some four episodes
 # Versions that differ so much that a value of one cannot pass for that of another.
-ALGORITHM: Algorithm = A2C(learning_rate=0.01, anneal_learning_rate=False)
+ALGORITHM: AlgorithmSettings = A2C(learning_rate=0.01, anneal_learning_rate=False)
 
 Float32 = NDArray[np.float32]
 Run = Callable[[Experiment], tuple[Recording, Outcome]]
 
 
-def tagged_experiment(alpha: int, schedule: Literal["hts", "sync"]) -> Experiment:
-    num_intervals = max(3, -(-LEAST_STEPS // alpha))
+def tagged_experiment(alpha: int, schedule: Literal["hts", "sync"], lag: int | None = None) -> Experiment:
+    num_intervals = max(3, -(-MIN_STEPS // alpha))
     return Experiment(
         "ScaledTagged-v0",
         imports=("tagged_recording",),
         algorithm=ALGORITHM,
         schedule=schedule,
+        lag=lag,
         num_envs=NUM_ENVS,
         sync_interval=alpha,
         total_steps=num_intervals * alpha * NUM_ENVS,
@@ -67,8 +66,8 @@ def run_inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def run_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def recorded(experiment: Experiment) -> tuple[Recording, Outcome]:
         monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-        crew = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 1e-3}
-        return Recording(tmp_path), run(experiment, backend="processes", log_every_steps=1, **crew)
+        worker_layout = {"num_executors": 2, "num_actors": 1, "jitter_seconds": 1e-3}
+        return Recording(tmp_path), run(experiment, backend="processes", log_every_steps=1, **worker_layout)
 
     return recorded
 
@@ -183,13 +182,18 @@ def true_next_observations(batches: list[dict[str, NDArray[Any]]], experiment: E
     return scaled(by_env).swapaxes(0, 1)
 
 
+def acting_version(experiment: Experiment, update: int) -> int:
+    """By the law, not by the schedule's own word."""
+    lag = {"hts": 1, "sync": 0}[experiment.schedule] if experiment.lag is None else experiment.lag
+    return max(update - lag, 0)
+
+
 def assert_answers_come_from_the_named_version(recording: Recording, experiment: Experiment) -> None:
     """Log-probabilities and values are those of the acting version, for this observation and this action."""
-    schedule, versions = make_schedule(experiment), Versions(recording, experiment)
-    assert not isinstance(schedule, LooseSchedule)
+    versions = Versions(recording, experiment)
     for update in range(experiment.num_intervals):
         batch = recording.batch(update)
-        acting = schedule.acting_version(update)
+        acting = acting_version(experiment, update)
         assert (batch["versions"] == acting).all()
         distribution, values = versions.answers(acting, batch["obs"])
         log_probs = distribution.log_prob(torch.from_numpy(batch["actions"]).flatten()).view(values.shape)
@@ -203,14 +207,13 @@ def assert_bootstrap_values_are_those_of_the_true_next_observation(
     recording: Recording, experiment: Experiment
 ) -> None:
     """They stand exactly at truncated steps and at an interval's last, unless that one terminated; elsewhere is 0."""
-    schedule, versions = make_schedule(experiment), Versions(recording, experiment)
-    assert not isinstance(schedule, LooseSchedule)
+    versions = Versions(recording, experiment)
     batches = [recording.batch(update) for update in range(experiment.num_intervals)]
     alpha = experiment.interval_steps
     next_observations_TB = true_next_observations(batches, experiment)
     for update, batch in enumerate(batches):
         expected = versions.values(
-            schedule.acting_version(update), next_observations_TB[update * alpha : (update + 1) * alpha]
+            acting_version(experiment, update), next_observations_TB[update * alpha : (update + 1) * alpha]
         )
         needed = batch["truncated"].copy()
         needed[-1] |= ~batch["terminated"][-1]
@@ -219,8 +222,9 @@ def assert_bootstrap_values_are_those_of_the_true_next_observation(
 
 
 def assert_lags_are_recorded(outcome: Outcome, experiment: Experiment) -> None:
-    later = 1.0 if experiment.schedule == "hts" else 0.0
-    assert [line["hts/lag"] for line in outcome.metrics] == [0.0] + [later] * (experiment.num_intervals - 1)
+    lags = [update - acting_version(experiment, update) for update in range(experiment.num_intervals)]
+    assert [line["hts/lag"] for line in outcome.metrics] == lags
+    assert [line["hts/lag_max"] for line in outcome.metrics] == lags
 
 
 def assert_recorded_run_is_right(recording: Recording, outcome: Outcome, experiment: Experiment) -> None:
@@ -248,5 +252,20 @@ def test_over_processes_with_delays_every_slot_holds_one_whole_step_of_the_named
     alpha: int, schedule: Literal["hts", "sync"], run_processes: Run
 ) -> None:
     experiment = tagged_experiment(alpha, schedule)
+    recording, outcome = run_processes(experiment)
+    assert_recorded_run_is_right(recording, outcome, experiment)
+
+
+@pytest.mark.parametrize("lag", [0, 2, 4])
+def test_under_any_lag_every_slot_holds_one_whole_step_of_the_named_version(lag: int, run_inline: Run) -> None:
+    experiment = tagged_experiment(2, "hts", lag)
+    recording, outcome = run_inline(experiment)
+    assert_recorded_run_is_right(recording, outcome, experiment)
+
+
+def test_over_processes_under_a_lag_of_4_every_slot_holds_one_whole_step_of_the_named_version(
+    run_processes: Run,
+) -> None:
+    experiment = tagged_experiment(2, "hts", lag=4)
     recording, outcome = run_processes(experiment)
     assert_recorded_run_is_right(recording, outcome, experiment)

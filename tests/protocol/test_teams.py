@@ -14,12 +14,12 @@ from teams import LAST_STEP, NUM_AGENTS, Loner, Pair, Relay
 
 from htsrl import A2C, PPO, Experiment
 from htsrl.algorithms import update as update_module
+from htsrl.algorithms.algorithm import Update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.digest import hash_batch
 from htsrl.envs.team import Team
 from htsrl.policies.light import LightPolicy
-from htsrl.policies.policy import Policy
 from htsrl.roles import learner as learner_module
 from htsrl.seeding import reset_seed
 
@@ -92,14 +92,14 @@ def test_the_gradient_is_that_of_the_active_rows_alone(monkeypatch: pytest.Monke
     improve = update_module.improve
     spoiled = 0
 
-    def spoil(experiment: Experiment, update: int, draft: Draft, behaviour: Policy, batch: Batch) -> dict[str, float]:
+    def spoil(algorithm: Any, update: Update, draft: Draft, batch: Batch, discount: float) -> dict[str, float]:
         nonlocal spoiled
         assert batch.active is not None
         gone = ~batch.active
         spoiled += int(gone.sum())
         observations = torch.where(gone[..., None], torch.full((), torch.nan), batch.observations["obs"])
         changed = replace(batch, observations={"obs": observations})
-        return improve(experiment, update, draft, behaviour, changed)
+        return improve(algorithm, update, draft, changed, discount)
 
     experiment = replace(EXPERIMENT, algorithm=algorithm)
     clean = run(experiment)

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from updates import PPOProgress
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.ppo import Clips, Minibatch, PPOProgress
+from htsrl.algorithms.ppo import Clips, Minibatch
 from htsrl.algorithms.returns import Transitions
 from htsrl.config import PPO, Network
 from htsrl.policies.policy import Policy, build_policy
@@ -45,12 +46,14 @@ def batch_of(behaviour: Policy) -> Batch:
         actions = distribution.sample(torch.randn(NUM_STEPS * NUM_ENVS, 4))
         log_probs = distribution.log_prob(actions)
     ends = torch.zeros(shape, dtype=torch.bool)
-    steps = Transitions(torch.randn(shape), values.view(shape), torch.randn(shape), ends, ends)
+    rewards_TB, values_TB, next_values_TB = torch.randn(shape), values.view(shape), torch.randn(shape)
+    next_values_TB[:-1] = values_TB[1:]
+    steps = Transitions(rewards_TB, values_TB, next_values_TB, ends, ends)
     return Batch({"obs": obs}, actions.view(shape), log_probs.view(shape), steps)
 
 
 def progress(learning_rate: float = 0.01, clip_range: float = CLIP, update: int = 0) -> PPOProgress:
-    return PPOProgress(1, update, learning_rate, clip_range, is_decoupled=False)
+    return PPOProgress(1, update, learning_rate, clip_range)
 
 
 def divergence(policy: Policy, batch: Batch) -> float:

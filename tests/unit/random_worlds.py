@@ -15,7 +15,7 @@ from torch import Tensor
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.optimizers import NUM_VECTORS
-from htsrl.config import A2C, Algorithm, Experiment, Network
+from htsrl.config import A2C, AlgorithmSettings, Experiment, Network
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import parameter_arrays
 from htsrl.dataflow.storage import Storages
@@ -131,7 +131,7 @@ def at(tree: Any, path: tuple[Any, ...]) -> Any:
 class Rollout:
     """An interval acted out by hand, into a real storage, in an environment that shows samples of its space."""
 
-    def __init__(self, world: World, algorithm: Algorithm | None = None) -> None:
+    def __init__(self, world: World, algorithm: AlgorithmSettings | None = None) -> None:
         self.interface, self.network = world.interface, world.network
         self._random = np.random.default_rng(world.seed)
         self._seen_space = world.interface.observation_space

@@ -16,7 +16,7 @@ BOTH = [signal.SIGINT, signal.SIGTERM]
 # What every script starts with: a program that ends as the command line does.
 COMMON = """
 import os, signal, sys, time
-from htsrl.interrupts import Terminated, end_at_second_signal, uninterrupted
+from htsrl.processes.interrupts import Terminated, end_at_second_signal, uninterrupted
 
 def say(line):
     print(line, flush=True)

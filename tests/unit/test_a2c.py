@@ -13,14 +13,15 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from recorded_draft import recorded_draft
 from torch import nn
+from updates import Lengths, a2c_update, improve
 
-from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
+from htsrl.algorithms.a2c import a2c_loss
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
 from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
-from htsrl.algorithms.update import improve
 from htsrl.config import A2C, Experiment, Network
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
@@ -250,7 +251,7 @@ def test_the_delayed_gradient_matches_its_closed_form_on_a_linear_policy(max_gra
     settings = A2C(gae_lambda=0.0, entropy_coefficient=0.05, max_gradient_norm=max_gradient_norm, unroll_length=3)
     ring = build_ring((), settings)
     ring.initialise(small_policy(hidden_sizes=()))
-    drafts = Drafts(ring, settings)
+    drafts = Drafts(ring, CommonSettings.of(settings))
     thetas = [linear_parameters(ring.modules[0])]
     closed_form = ClosedForm(settings, thetas[0])
     for j in range(5):

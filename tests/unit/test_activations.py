@@ -11,12 +11,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from htsrl import A2C, PPO, Config, Experiment, Network, Placement, survey
+from htsrl import A2C, PPO, Config, Experiment, Network, Placement
+from htsrl.placements import survey
+from htsrl.placements.survey import draw_blueprint
 from htsrl.policies import activations
 from htsrl.policies.images import NatureCnn
 from htsrl.policies.policy import Past, Policy, build_policy
 from htsrl.policies.reference_probe import example_inputs
-from htsrl.survey import draw_blueprint
 
 NUM_ROWS = 8
 IMAGES = spaces.Box(0, 255, (4, 42, 40), np.uint8)
@@ -155,7 +156,7 @@ def test_what_takes_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch)
     policy = policy_for("channels_first")
     numbers = sum(int(np.prod(shape)) for shape in policy.activation_shapes.values())
     num_bytes = 4 * numbers * 4 * 8 * 2  # of floats, in columns, steps and storages
-    monkeypatch.setattr(survey, "MOST_KEPT_BYTES", num_bytes)
+    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", num_bytes)
     assert keeps(A2C(), "hts")
-    monkeypatch.setattr(survey, "MOST_KEPT_BYTES", num_bytes - 1)
+    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", num_bytes - 1)
     assert not keeps(A2C(), "hts")

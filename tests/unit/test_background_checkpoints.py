@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_learner_that_dies_more_often_than_one_is_due_writes_one_all_the_same(
 def test_one_that_cannot_be_written_is_announced_with_the_reason_and_tried_again_soon(
     tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(folder: Path, checkpoint: Checkpoint) -> Path:
+    def refuse(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None]) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(background, "prepare_checkpoint", refuse)
@@ -93,7 +94,7 @@ def test_one_that_cannot_be_written_is_announced_with_the_reason_and_tried_again
 def test_any_other_failure_is_announced_too_and_does_not_end_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(folder: Path, checkpoint: Checkpoint) -> Path:
+    def fail(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None]) -> Path:
         raise MemoryError("too much")
 
     monkeypatch.setattr(background, "prepare_checkpoint", fail)

@@ -12,26 +12,26 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 import htsrl
-from htsrl.bench import keeping, restart
-from htsrl.bench.claims import StepTime
-from htsrl.bench.command_line import bench_command, train_command
-from htsrl.bench.live_run import Update, rate
-from htsrl.bench.provenance import Provenance
-from htsrl.bench.record import Record, Summary, Table, write_record
-from htsrl.bench.sleeping import Measured, SleepingBench, rows
-from htsrl.bench.tables.keeping import KeepingTable
-from htsrl.bench.tables.learning import LearningTable
-from htsrl.bench.tables.sleeping import SleepingTable
-from htsrl.bench.tasks import TASKS, Task
-from htsrl.bench.ways import WAYS
-from htsrl.cli_train import TrainA2C, TrainPPO, plain
+from htsrl.cli.train import plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
+from htsrl.envs.check.claims import StepTime
 from htsrl.errors import ConfigError
+from htsrl_bench import keeping, restart
+from htsrl_bench.command_line import bench_command, train_command
+from htsrl_bench.live_run import Update, rate
+from htsrl_bench.provenance import Provenance
+from htsrl_bench.record import Record, Summary, Table, write_record
+from htsrl_bench.sleeping import Measured, SleepingBench, rows
+from htsrl_bench.tables.keeping import KeepingTable
+from htsrl_bench.tables.learning import LearningTable
+from htsrl_bench.tables.sleeping import SleepingTable
+from htsrl_bench.tasks import TASKS, Task
+from htsrl_bench.ways import WAYS
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 SECRET_HOST = "secret-host-name"
@@ -52,7 +52,9 @@ def test_a_record_holds_what_a_reader_needs_to_judge_and_repeat_it(tmp_path: Pat
     assert document["cores"] >= 1
     assert document["memory_gib"] > 0
     assert set(document["versions"]) == {"python", "torch", "numpy", "gymnasium", "htsrl"}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d-sleeping\.json", path.name)
+    assert path.name == "sleeping.json"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"])
+    assert f"- {document['date']}\n" in path.with_suffix(".md").read_text()
     assert "| alpha | steps/s |" in path.with_suffix(".md").read_text()
 
 
@@ -69,12 +71,14 @@ def test_a_record_tells_neither_paths_nor_the_name_of_the_machine(
             assert not re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", file.read_text()), f"{file.name} tells {secret}"
 
 
-def test_a_record_never_replaces_an_older_one(tmp_path: Path) -> None:
-    record = _record(tmp_path)
-    paths = [write_record(record, tmp_path) for _ in range(3)]
+def test_a_record_takes_the_place_of_the_older_one_of_its_name(tmp_path: Path) -> None:
+    older, newer = _record(tmp_path), replace(_record(tmp_path), summary={"median": 11.5})
+    write_record(older, tmp_path)
+    write_record(replace(older, name="sleeping-less"), tmp_path)
+    path = write_record(newer, tmp_path)
 
-    assert len({path.read_text() for path in paths}) == 1
-    assert [path.stem.removeprefix(paths[0].stem) for path in paths] == ["", "-2", "-3"]
+    assert json.loads(path.read_text())["summary"] == {"median": 11.5}
+    assert sorted(file.name for file in tmp_path.glob("*.json")) == ["sleeping-less.json", "sleeping.json"]
 
 
 def test_a_record_shows_its_picture(tmp_path: Path) -> None:
@@ -202,7 +206,7 @@ def test_bench_sleeping_measures_both_schedules_and_writes_a_record(tmp_path: Pa
     assert ended.returncode == 0, ended.stderr
     assert "[1/2] hts, alpha 3, seed 1 ... " in ended.stderr
     assert "| 3     |" in ended.stdout
-    document = json.loads(next(tmp_path.glob("*-sleeping.json")).read_text())
+    document = json.loads(next(tmp_path.glob("sleeping.json")).read_text())
     assert document["command"] == f"htsrl bench sleeping {flags}"
     assert [run["config"] for run in document["repetitions"]] == ["hts, alpha 3", "lockstep, alpha 3"]
     # Nothing outruns environments that never wait: 2 of them, 2 ms a step.
@@ -238,11 +242,10 @@ def _sleeping_bench(seconds_per_run: float = 1.0) -> SleepingBench:
 
 def _experiment_of(command: str) -> Experiment:
     """What the command line would train."""
-    from htsrl.cli import _parse
+    from htsrl.cli.main import _parse
 
     _, *arguments = shlex.split(command)
-    parsed = _parse(arguments)
-    assert isinstance(parsed, TrainA2C | TrainPPO)
+    parsed: Any = _parse(arguments)
     env_args = {key: json.loads(value) for key, _, value in (text.partition("=") for text in parsed.env_arg)}
     experiment: Experiment = plain(Experiment, parsed.experiment)
     return replace(experiment, env_args=env_args)
@@ -288,7 +291,7 @@ def test_the_sides_of_the_keeping_bench_take_turns_in_going_first_and_are_writte
     KeepingTable(seconds_per_run=1.0, repetitions=2, checkpoint_every_seconds=7.0, output=tmp_path).run()
     first = [("a2c", True), ("a2c", False), ("ppo", True), ("ppo", False)]
     assert ran == [*first, *((algorithm, not keeps) for algorithm, keeps in first)]
-    (path,) = tmp_path.glob("*-keeping.json")
+    (path,) = tmp_path.glob("keeping.json")
     document = json.loads(path.read_text())
     assert document["command"].startswith("htsrl bench keeping --seconds-per-run 1.0 --repetitions 2")
     assert len(document["repetitions"]) == 4

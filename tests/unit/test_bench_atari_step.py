@@ -13,7 +13,7 @@ from htsrl.errors import ConfigError
 ale_py = pytest.importorskip("ale_py")
 pytest.importorskip("cv2")
 
-from htsrl.bench.atari_step import (  # noqa: E402
+from htsrl_bench.atari_step import (  # noqa: E402
     FLOOR,
     IN_PLACE,
     NATIVE,
@@ -24,13 +24,13 @@ from htsrl.bench.atari_step import (  # noqa: E402
     Measured,
     table,
 )
-from htsrl.bench.tables.atari_step import AtariStepTable  # noqa: E402
+from htsrl_bench.tables.atari_step import AtariStepTable  # noqa: E402
 
 
 def test_bench_atari_step_lets_all_take_turns_and_writes_a_record(tmp_path: Path) -> None:
     AtariStepTable(games=("ALE/Pong-v5",), steps=8, repetitions=2, output=tmp_path).run()
 
-    (path,) = tmp_path.glob("*-atari-step.json")
+    (path,) = tmp_path.glob("atari-step.json")
     record = json.loads(path.read_text())
     assert record["command"] == "htsrl bench atari-step --games ALE/Pong-v5 --steps 8 --repetitions 2"
     assert record["versions"]["ale-py"] == ale_py.__version__

@@ -8,34 +8,32 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from terminal_run import run_on_terminal, screen_after
 
 import htsrl
-from htsrl.bench.announcer import Announcer
-from htsrl.bench.bootstrap import bootstrap_difference
-from htsrl.bench.finished_runs import FinishedRuns
-from htsrl.bench.learned import Learned
-from htsrl.bench.learning import Learning, train_or_go_on
-from htsrl.bench.tables.learning import LearningTable
-from htsrl.bench.tasks import Task
-from htsrl.bench.verdict import Verdict
 from htsrl.config import A2C, Config, Experiment, Placement
 from htsrl.errors import ConfigError, RunFolderError
-from htsrl.roles.completion import Completion
-from htsrl.run_lock import RunLock
+from htsrl.roles.rollout_finisher import RolloutFinisher
+from htsrl.runs.lock import RunLock
 from htsrl.train import train
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.finished_runs import FinishedRuns
+from htsrl_bench.learned import MAX_POINTS, Learned, mean_over
+from htsrl_bench.learning import Learning, train_or_go_on
+from htsrl_bench.tables.learning import LearningTable
+from htsrl_bench.tasks import Task
+from htsrl_bench.verdict import Verdict
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 
 
 def learned_run(way: str, seed: int, score: float = 0.0, curve: tuple[tuple[int, float], ...] = ((0, 0.0),)) -> Learned:
     timed = tuple((step, mean, 0.1 * step) for step, mean in curve)
-    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", None, timed)
+    return Learned(way, seed, score, 0.0, "digest", 1, 1.0, "htsrl train", None, mean_over(timed), timed)
 
 
 def test_the_mean_over_a_run_weighs_returns_by_steps() -> None:
@@ -44,35 +42,47 @@ def test_the_mean_over_a_run_weighs_returns_by_steps() -> None:
     assert learned_run("hts", 1, curve=((100, 10.0),)).mean_over_run == 10.0
 
 
-def test_a_verdict_counts_goals_and_compares_areas_and_scores() -> None:
+def test_a_verdict_counts_goals_and_compares_areas_and_scores_seed_by_seed() -> None:
     learned = [
-        learned_run("hts", 1, score=500, curve=((0, 100.0), (1, 100.0))),
-        learned_run("sync", 1, score=475, curve=((0, 90.0), (1, 90.0))),
-        learned_run("hts", 2, score=474, curve=((0, 120.0), (1, 120.0))),
+        learned_run("hts", 1, score=500, curve=((0, 110.0), (1, 110.0))),
         learned_run("sync", 2, score=10, curve=((0, 130.0), (1, 130.0))),
+        learned_run("hts", 2, score=474, curve=((0, 150.0), (1, 150.0))),
+        learned_run("sync", 1, score=475, curve=((0, 90.0), (1, 90.0))),
     ]
 
-    verdict = Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned)
+    verdict = Verdict.of(475, learned)
 
+    assert verdict.num_seeds == 2
     assert verdict.reached == {"hts": 1, "sync": 1}
-    assert verdict.over_run.means == {"hts": 110.0, "sync": 110.0}
-    assert verdict.over_run.differences["sync"].within_noise
-    assert "within noise" in verdict.sentences()[1]
-    assert verdict.scores.differences["sync"].mean == pytest.approx(487 - 242.5)
-    assert not Verdict.of(Task("t", Experiment("CartPole-v1"), goal=475), learned[:2]).over_run.differences
+    assert verdict.over_run.means == {"hts": 130.0, "sync": 110.0}
+    difference = verdict.over_run.differences["sync"]
+    assert (difference.mean, difference.num_seeds, difference.is_constant) == (20.0, 2, True)
+    assert verdict.sentences()[1] == "hts less sync is +20 on each of 2 seeds."
+    # Differences 25 and 464: 244.5 +- 12.706 * 219.5.
+    assert verdict.sentences()[3] == (
+        "hts less sync is +244.5, 95 % interval -2545 to +3034 (Student's t over 2 paired seeds): no difference shown."
+    )
+    assert not Verdict.of(475, [learned[0], learned[3]]).over_run.differences
 
 
-def test_the_bootstrap_interval_is_that_of_normal_theory_for_large_samples() -> None:
-    generator = np.random.default_rng(3)
-    ours, theirs = generator.normal(1.0, 2.0, 400), generator.normal(0.0, 1.0, 300)
+def test_a_verdict_says_which_way_is_higher_where_the_interval_shows_it() -> None:
+    learned = [learned_run("hts", seed, score=10.0 + seed) for seed in (1, 2, 3)]
+    worse = [learned_run("sync", seed, score=5.0 + 1.1 * seed) for seed in (1, 2, 3)]
+    better = [learned_run("sync", seed, score=15.0 + 1.1 * seed) for seed in (1, 2, 3)]
 
-    difference = bootstrap_difference(ours.tolist(), theirs.tolist())
+    assert Verdict.of(0, [*learned, *worse]).sentences()[-1].endswith("hts is higher.")
+    assert Verdict.of(0, [*learned, *better]).sentences()[-1].endswith("hts is lower.")
 
-    half_width = 1.96 * float(np.sqrt(ours.var() / 400 + theirs.var() / 300))
-    assert difference.mean == pytest.approx(ours.mean() - theirs.mean())
-    assert difference.high - difference.mean == pytest.approx(half_width, rel=0.05)
-    assert difference.mean - difference.low == pytest.approx(half_width, rel=0.05)
-    assert not difference.within_noise
+
+def test_a_record_has_fewer_points_of_a_curve_and_the_mean_of_all() -> None:
+    curve = tuple((step, float(step % 7)) for step in range(1000))
+    run = learned_run("hts", 1, curve=curve)
+
+    document = json.loads(json.dumps(run.document()))
+
+    assert len(document["curve"]) <= MAX_POINTS + 1
+    assert Learned.from_document(document).mean_over_run == run.mean_over_run
+    assert Learned.from_document({k: v for k, v in asdict(run).items() if k != "mean_over_run"}) == run
 
 
 def test_an_unknown_way_is_refused_before_anything_is_trained() -> None:
@@ -87,8 +97,8 @@ def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:
 
 def test_bench_learning_trains_evaluates_and_draws(tmp_path: Path) -> None:
     script = """
-from htsrl.bench.tasks import TASKS, Task
-from htsrl.cli import main
+from htsrl_bench.tasks import TASKS, Task
+from htsrl.cli.main import main
 from htsrl.config import A2C, Experiment
 TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
 ways = ["hts", "sync", "async-uncorrected"]
@@ -96,6 +106,8 @@ where = ["--placement", "inline", "--output", OUTPUT, "--finished-runs", f"{OUTP
 main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *ways, *where])
 """
     ended = _python(script.replace("OUTPUT", repr(str(tmp_path))))
+    record = tmp_path / "learning-tiny.json"
+    first = json.loads(record.read_text())
     again = _python(script.replace("OUTPUT", repr(str(tmp_path))))
 
     assert ended.returncode == 0, ended.stderr
@@ -103,14 +115,12 @@ main(["bench", "learning", "--tasks", "tiny", "--seeds", "1", "2", "--ways", *wa
     assert "score" in ended.stderr
     assert "kept" not in ended.stderr
     assert again.stderr.count("kept from before") == 6
-    first, second = sorted(tmp_path.glob("*-learning-tiny*.json"), key=lambda path: path.stat().st_mtime)
-    assert json.loads(first.read_text())["repetitions"] == json.loads(second.read_text())["repetitions"]
+    document = json.loads(record.read_text())
+    assert document["repetitions"] == first["repetitions"]
     assert "[6/6] tiny, async-uncorrected, seed 2 ... score" in ended.stderr
     assert "95 % interval" in ended.stdout
-    record = first
     assert record.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "htsrl train CartPole-v1 --algo a2c" in record.with_suffix(".md").read_text()
-    document = json.loads(record.read_text())
     assert document["summary"]["reached"] == {"hts": 2, "sync": 2, "async-uncorrected": 2}
     runs = document["repetitions"]
     assert len({run["digest"] for run in runs}) == 6
@@ -143,16 +153,16 @@ TINY = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16,
 
 
 def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, complete = [], Completion.complete
+    made, complete = [], RolloutFinisher.complete
 
-    def stop_once(self: Completion, rollout: int) -> None:
+    def stop_once(self: RolloutFinisher, rollout: int) -> None:
         made.append(rollout)
         if len(made) == 8:
             raise KeyboardInterrupt
         complete(self, rollout)
 
     [undisturbed] = tiny_learning(None).learn(TINY, Announcer(1))
-    monkeypatch.setattr(Completion, "complete", stop_once)
+    monkeypatch.setattr(RolloutFinisher, "complete", stop_once)
     with pytest.raises(KeyboardInterrupt):
         tiny_learning(tmp_path).learn(TINY, Announcer(1))
     [resumed] = tiny_learning(tmp_path).learn(TINY, Announcer(1))
@@ -164,10 +174,10 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
 
 
 LEARNS_TINY = """
-from htsrl.bench.announcer import Announcer
-from htsrl.bench.finished_runs import FinishedRuns
-from htsrl.bench.learning import Learning
-from htsrl.bench.tasks import Task
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.finished_runs import FinishedRuns
+from htsrl_bench.learning import Learning
+from htsrl_bench.tasks import Task
 from htsrl.config import A2C, Experiment, Placement
 
 task = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
@@ -197,7 +207,7 @@ def test_a_run_that_left_nothing_begins_anew(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_in_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
     script = """
 from pathlib import Path
-from htsrl.bench.learning import train_or_go_on
+from htsrl_bench.learning import train_or_go_on
 from htsrl.config import A2C, Config, Experiment, Placement
 experiment = Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000)
 print(train_or_go_on(Config(experiment, Placement(backend="inline", progress="off", run_dir=Path(RUN_DIR)))))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from htsrl.bench.claims import (
+from htsrl.envs.check.claims import (
     Barrier,
     StepTime,
     bound_steps_per_second,
@@ -17,13 +17,13 @@ from htsrl.bench.claims import (
     expected_seconds,
     free_steps_per_second,
 )
-from htsrl.bench.simulations import (
+from htsrl.errors import ConfigError
+from htsrl_bench.simulations import (
     hts_seconds,
     simulate_hts_steps_per_second,
     simulate_lag,
     simulate_steps_per_second,
 )
-from htsrl.errors import ConfigError
 
 EXPONENTIAL = StepTime(mean_seconds=0.005)
 GAMMA = StepTime(mean_seconds=0.005, cv=0.25)

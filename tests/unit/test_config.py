@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, train
 from htsrl.config import available_cores, with_seed
-from htsrl.config_check import check, check_shards
+from htsrl.config.check import check, check_shards
 
 ENV = "CartPole-v1"
 
@@ -49,17 +50,36 @@ def test_the_defaults_work() -> None:
         (configure(A2C(unroll_length=-5)), "unroll_length=-5 must be at least 1"),
         (configure(seed=-1), "seed=-1 must be from 0"),
         (configure(seed=2**63), f"seed={2**63} must be from 0"),
-        (configure(schedule="asap"), "schedule='asap' .*hts.*sync.*lockstep.*async"),
+        (configure(schedule="asap"), "schedule 'asap' is not known; use hts, sync, lockstep, async"),
         (configure(schedule="async", queue_length=1), "queue_length=1 must be from 2 to 1024"),
         (
             configure(schedule="hts", queue_length=4),
             "queue_length=4 is for schedule=async; hts has no queue: leave it out",
+        ),
+        (configure(schedule="hts", lag=-1), "lag=-1 must be from 0 to 1000"),
+        (configure(schedule="hts", lag=1001), "lag=1001 must be from 0 to 1000"),
+        (configure(schedule="sync", lag=1), "lag=1 is for schedule=hts; sync has a lag of 0: leave it out"),
+        (configure(schedule="lockstep", lag=0), "lag=0 is for schedule=hts; lockstep has a lag of 0: leave it out"),
+        (
+            configure(schedule="async", lag=2),
+            "lag=2 is for schedule=hts; async has whatever lag it comes to, see queue_length: leave it out",
         ),
         (configure(schedule="async", queue_length=1025), "queue_length=1025 must be from 2 to 1024"),
         (
             configure(A2C(lag_correction="delayed_gradient"), schedule="async"),
             "lag_correction=delayed_gradient needs data of one known version.*use vtrace, importance or none",
         ),
+        (
+            configure(PPO(lag_correction="delayed_update"), schedule="async"),
+            "lag_correction=delayed_update needs data of one known version.*use recentered, decoupled or none",
+        ),
+        (
+            configure(PPO(clip_range=0.5)),
+            "clip_range=0.5 times first_epoch_clip_factor=2 clips no ratio from below.*use a clip_range below 0.5, "
+            "a first_epoch_clip_factor below 2, or another lag_correction",
+        ),
+        (configure(PPO(first_epoch_clip_factor=0.5)), "first_epoch_clip_factor=0.5 must be at least 1"),
+        (configure(PPO(max_importance_weight=0.5)), "max_importance_weight=0.5 must be at least 1"),
         (configure(A2C(lag_correction="retrace")), "lag_correction='retrace' .*delayed_gradient.*vtrace"),  # type: ignore[arg-type]
         (
             configure(A2C(normalize_rewards=True), schedule="async"),
@@ -124,6 +144,7 @@ def test_a_minibatch_of_one_step_cannot_be_normalized() -> None:
         ConfigError, match=r"normalize_advantages=True needs two or more steps per gradient.*fewer minibatches"
     ):
         check(configure(PPO(num_minibatches=8), num_envs=1, sync_interval=8))
+    check(configure(PPO(num_minibatches=8, advantage_normalization="batch"), num_envs=1, sync_interval=8))
     check(configure(PPO(num_minibatches=8, normalize_advantages=False), num_envs=1, sync_interval=8))
 
 
@@ -251,14 +272,20 @@ def needs_a_lock() -> Callable[..., Any]:
     ("config", "message"),
     [
         (configure(env="CartPoel-v1"), "'CartPoel-v1' is not a registered environment; did you mean CartPole-v1"),
-        (configure(env=lambda: Wrong(VECTOR, CHOICE, shift=7)), "the space allows -1.0 to 1.0; widen the bounds"),
+        (configure(env=lambda: Wrong(VECTOR, CHOICE, shift=math.nan)), "not finite"),
         (
             configure(env=lambda: Wrong(spaces.Tuple([CHOICE, spaces.Text(5)]), CHOICE)),
             r"observation space Text.*not supported \(in 'obs/1'\)",
         ),
         (configure(env=lambda: Wrong(VECTOR, spaces.Text(3))), "action space Text.*not supported"),
         (configure(env=lambda: Wrong(VECTOR, spaces.Box(0, 9, (2,), np.int64))), "action space Box.*not supported"),
-        (configure(env=lambda: Wrong(spaces.Box(0, 255, (20, 24, 3), np.uint8), CHOICE)), "20x24 are too small.*36x36"),
+        (
+            configure(
+                env=lambda: Wrong(spaces.Box(0, 255, (20, 24, 3), np.uint8), CHOICE),
+                network=Network(encoder="nature_cnn"),
+            ),
+            "20x24 are too small.*36x36",
+        ),
         (configure(network=Network(encoder="nature_cnn")), "nature_cnn.*image"),
         (configure(placement=Placement(device="cuda:97")), "device=cuda:97 cannot be used.*use one of cpu"),
         (configure(placement=Placement(device="toaster")), "device=toaster cannot be used.*use one of cpu"),
@@ -283,3 +310,18 @@ def test_a_run_folder_may_be_given_as_text_and_is_refused_when_it_exists(tmp_pat
     run_dir: Any = str(tmp_path)
     with pytest.raises(ConfigError, match=r"run_dir=\S+ exists already; choose another"):
         train(configure(placement=Placement(backend="inline", run_dir=run_dir)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "schedule"),
+    [
+        (PPO(clip_range=0.5), "sync"),
+        (PPO(clip_range=0.5, lag_correction="none"), "hts"),
+        (PPO(clip_range=0.5, lag_correction="decoupled"), "async"),
+        (PPO(clip_range=0.5, first_epoch_clip_factor=1.5), "hts"),
+        (PPO(clip_range=1.0), "hts"),
+    ],
+)
+def test_a_clip_that_is_void_from_below_is_the_users_own_or_refused(algorithm: PPO, schedule: str) -> None:
+    """What htsrl widens by itself stays a clip on both sides; whoever sets 1 or more has asked for one side."""
+    check(configure(algorithm, schedule=schedule))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement
 from htsrl.config import NetworkFactory
-from htsrl.config_file import from_document, load_config, to_json
+from htsrl.config.file import from_document, load_config, resolve_env, to_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -59,24 +59,34 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         NetworkFactory: st.just("my_networks:Residual"),  # a class is written as its name
         typing.get_type_hints(Experiment)["env_args"]: st.dictionaries(st.text(), json_values, max_size=3),
     }
+    if hint is typing.Any:  # the settings of an algorithm
+        return st.one_of(instances_of(A2C), instances_of(PPO))
     return simple[hint]
 
 
 def instances_of(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     hints = {f.name: typing.get_type_hints(cls)[f.name] for f in dataclasses.fields(cls)}
     return st.builds(
-        cls, **{name: fixed.get(name) or values_of(hint) for name, hint in hints.items() if name != "env"} | fixed
+        cls, **{name: values_of(hint) for name, hint in hints.items() if name not in {"env", *fixed}} | fixed
     )
 
 
 environments = st.sampled_from(["CartPole-v1", "ale_py:ALE/Pong-v5", make_cartpole, Factory.make])
-configs = st.builds(Config, instances_of(Experiment, env=environments), instances_of(Placement))
+experiments = instances_of(
+    Experiment,
+    env=environments,
+    schedule=st.sampled_from(["hts", "async", "my_schedules:Mine"]),
+    init_from=st.sampled_from([None, "runs/first@best"]),
+)
+configs = st.builds(Config, experiments, instances_of(Placement))
 
 
 @settings(max_examples=50)
 @given(configs)
 def test_a_configuration_survives_its_file(config: Config) -> None:
-    assert from_document(json.loads(to_json(config))) == config
+    read = from_document(json.loads(to_json(config)))
+    named = dataclasses.replace(read.experiment, env=resolve_env(read.experiment.env))
+    assert dataclasses.replace(read, experiment=named) == config
 
 
 def test_what_is_left_out_takes_its_default() -> None:
@@ -85,7 +95,7 @@ def test_what_is_left_out_takes_its_default() -> None:
     assert a2c.experiment.algorithm == A2C(discount=0.5)
 
 
-@pytest.mark.parametrize("lag_correction", ["auto", "decoupled", "none"])
+@pytest.mark.parametrize("lag_correction", ["auto", "recentered", "decoupled", "delayed_update", "none"])
 def test_ppo_of_a_run_from_before_there_was_a_correction_of_its_lag_goes_on_without_one(lag_correction: Any) -> None:
     written = json.loads(to_json(Config(Experiment("any", algorithm=PPO(lag_correction=lag_correction)))))
     assert from_document(written).experiment.algorithm == PPO(lag_correction=lag_correction)
@@ -128,10 +138,11 @@ def make_local_function() -> Any:
     ],
     ids=["lambda", "local function", "partial", "partial of another module"],
 )
-def test_a_callable_that_has_no_name_to_import_is_refused_when_the_file_is_read(env: Any) -> None:
+def test_a_callable_that_has_no_name_to_import_is_refused_when_it_is_wanted(env: Any) -> None:
     document = json.loads(to_json(Config(Experiment(env))))
+    name = from_document(document).experiment.env
     with pytest.raises(ConfigError, match=r"cannot be imported here.*from Python with the callable itself"):
-        from_document(document)
+        resolve_env(name)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +150,14 @@ def test_a_callable_that_has_no_name_to_import_is_refused_when_the_file_is_read(
 )
 def test_a_name_that_cannot_be_imported_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be imported here"):
-        from_document({"experiment": {"env": name}})
+        resolve_env(name)
 
 
 def test_a_module_that_fails_to_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failing_module.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"cannot be imported here.*division by zero"):
-        from_document({"experiment": {"env": "callable failing_module:make"}})
+        resolve_env("callable failing_module:make")
 
 
 @pytest.mark.parametrize(
@@ -167,8 +178,8 @@ def test_a_module_that_fails_to_import_is_refused(tmp_path: Path, monkeypatch: p
             {"experiment": {"env": "x", "sync_interval": "5"}},
             "experiment.sync_interval='5' must be a whole number or None",
         ),
-        ({"experiment": {"env": "x", "schedule": "hst"}}, "experiment.schedule='hst' must be hts, sync, lockstep"),
-        ({"experiment": {"env": "x", "schedule": ["hts"]}}, r"experiment.schedule=\['hts'\] must be hts, sync"),
+        ({"experiment": {"env": "x", "schedule": "hst"}}, "schedule 'hst' is not known; use hts, sync, lockstep"),
+        ({"experiment": {"env": "x", "schedule": ["hts"]}}, r"experiment.schedule=\['hts'\] must be text"),
         ({"experiment": {"env": "x", "env_args": [1]}}, r"experiment.env_args=\[1\] must be "),
         ({"experiment": {"env": "x", "imports": "ale_py"}}, "experiment.imports='ale_py' must be "),
         ({"experiment": {"env": "x", "imports": [1]}}, r"experiment.imports\[0\]=1 must be text"),
@@ -184,7 +195,10 @@ def test_a_module_that_fails_to_import_is_refused(tmp_path: Path, monkeypatch: p
             {"experiment": {"env": "x", "network": {"hidden": []}}},
             "unknown key 'hidden' in experiment.network; did you",
         ),
-        ({"experiment": {"env": "x", "algorithm": {"name": "dqn"}}}, "'dqn' must be one of a2c, ppo"),
+        (
+            {"experiment": {"env": "x", "algorithm": {"name": "dqn"}}},
+            "algorithm 'dqn' is not known; use a2c, ppo.* or MODULE:CLASS",
+        ),
         ({"experiment": {"env": "x", "algorithm": {"discount": 1.0}}}, "algorithm.*name.*one of a2c, ppo"),
         ({"experiment": {"env": "x", "algorithm": "ppo"}}, 'algorithm.*{"name": "ppo"}'),
         (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import assert_same_run, run
 
 from htsrl import A2C, ConfigError, Experiment
-from htsrl.bench import costs
 from htsrl.dataflow.exchange import Cost
 from htsrl.roles.meter import Meter
+from htsrl_bench import costs
+from htsrl_bench.tables.costs import CostsTable
 
 SMALL = Experiment("CartPole-v1", algorithm=A2C(), num_envs=4, total_steps=400)
 
@@ -64,8 +67,8 @@ def test_measuring_changes_no_bit_and_the_parts_are_within_the_whole(
     executor_threads: bool, learner_workers: int
 ) -> None:
     experiment = replace(SMALL, gradient_shards=2)
-    crew = {"backend": "processes", "num_executors": 1, "num_actors": 1, "executor_threads": executor_threads}
-    measured = run(experiment, **crew, learner_workers=learner_workers, measure_costs=True, log_every_steps=20)
+    worker_layout = {"backend": "processes", "num_executors": 1, "num_actors": 1, "executor_threads": executor_threads}
+    measured = run(experiment, **worker_layout, learner_workers=learner_workers, measure_costs=True, log_every_steps=20)
     first, last = measured.metrics[0], measured.metrics[-1]
     assert float(last["cpu/total_seconds"] or 0) > float(first["cpu/total_seconds"] or 0)
     parts = [float(last[f"cpu/{cost.name.lower()}_seconds"] or 0) for cost in Cost]
@@ -92,6 +95,19 @@ def test_the_table_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < low <= document["small"]["overhead_share"] <= high < 1
     assert 0 < document["small"]["checks"] < document["small"]["total"]
     assert "| small" in costs.table(document).markdown()
+
+
+def test_each_work_has_a_record_of_its_own_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [costs.Costs(work, 1.0, 2.0, 3.0, 0.5, 10.0, 100.0) for work in ("pong-a2c", "pong-ppo")]
+    monkeypatch.setattr(costs, "measure", lambda *_: measured)
+    monkeypatch.setattr(costs, "checks_of", lambda _: 0.1)
+
+    CostsTable(work=("pong-a2c", "pong-ppo"), repetitions=1, output=tmp_path).run()
+
+    for of in measured:
+        document = json.loads((tmp_path / f"costs-{of.work}.json").read_text())
+        assert document["repetitions"] == [asdict(of)]
+        assert list(document["summary"]) == list(document["configs"]) == [of.work]
 
 
 def test_unknown_work_is_refused() -> None:

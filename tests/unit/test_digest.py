@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from htsrl.digest import SHORT, DigestChain, Link, first_difference, hash_batch, read_links
+from htsrl.digest import SHORT, DigestChain, Link, VersionState, first_difference, hash_batch, read_links
 from htsrl.errors import RunFolderError
+from htsrl.runs.comparison import compare
 
 NUM_STEPS, NUM_ENVS, NUM_UPDATES = 5, 4, 3
 SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -24,6 +25,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
     "rewards": ((), "float32"),
     "terminated": ((), "bool"),
 }
+OPTIMIZER = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
 Fields = dict[str, NDArray[Any]]
 
 
@@ -35,14 +37,19 @@ def make_batch(update: int) -> Fields:
     }
 
 
-def make_links(change: Callable[[int, Fields, NDArray[Any]], None] | None = None, initial: float = 0.0) -> list[Link]:
-    """A small run, with a change to the batch or the parameters of an update."""
+def make_links(
+    change: Callable[[int, Fields, NDArray[Any]], None] | None = None,
+    initial: float = 0.0,
+    optimizer: NDArray[np.float32] | None = None,
+) -> list[Link]:
+    """A small run, with a change to the batch or the parameters of an update, or another optimizer in all of it."""
     chain, links = DigestChain.begin([np.full(3, initial)]), []
     for update in range(NUM_UPDATES):
         fields, parameters = make_batch(update), np.full(3, update + 1.0)
         if change is not None:
             change(update, fields, parameters)
-        links.append(chain.extend(update, [parameters], hash_batch(fields, NUM_ENVS)))
+        learner = {"optimizer": [OPTIMIZER if optimizer is None else optimizer, np.full(1, update)], "episodes": []}
+        links.append(chain.extend(update, VersionState([parameters], learner), hash_batch(fields, NUM_ENVS)))
     return links
 
 
@@ -91,8 +98,49 @@ def test_a_changed_parameter_is_told_from_a_changed_batch() -> None:
     assert first_difference(make_links(), make_links(change)) == expected
 
 
+@given(st.integers(0, OPTIMIZER.nbytes * 8 - 1))
+def test_every_bit_of_the_optimizers_state_is_part_of_the_link(bit: int) -> None:
+    flipped = OPTIMIZER.copy()
+    flipped.view(np.uint8).reshape(-1)[bit // 8] ^= 1 << bit % 8
+    assert first_difference(make_links(), make_links(optimizer=flipped)) == (
+        "barrier 0: batches and parameters are equal, the learner's state after the update is not (optimizer)"
+    )
+
+
+# Runs whose links are from before the learner's state was part of the chain.
+
+
+def older(links: list[Link]) -> list[Link]:
+    return [replace(link, learner={}, chain=f"{link.update:032x}") for link in links]
+
+
+def test_an_older_digest_is_read_and_compared_by_batches_and_parameters(tmp_path: Path) -> None:
+    lines = [json.loads(link.to_json()) for link in older(make_links())]
+    for line in lines:
+        del line["learner"]
+    (tmp_path / "digest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert first_difference(read_links(tmp_path), make_links()) is None
+
+    def change(update: int, fields: Fields, parameters: NDArray[Any]) -> None:
+        parameters[0] += update == 1
+
+    expected = "barrier 1: the batches are equal, the parameters after the update are not"
+    assert first_difference(read_links(tmp_path), make_links(change)) == expected
+
+
+def test_a_run_resumed_since_is_compared_from_there_on_with_the_optimizers_state_too() -> None:
+    links, other = make_links(), make_links(optimizer=OPTIMIZER + 1)
+    continued = [*older(links)[:1], *(replace(link, chain="0" * 32) for link in links[1:])]
+    assert first_difference(continued, links) is None
+    difference = first_difference(continued, other)
+    assert difference is not None
+    assert difference.startswith("barrier 1: ")
+    assert "optimizer" in difference
+
+
 def test_other_initial_parameters_are_named() -> None:
-    assert first_difference(make_links(), make_links(initial=1.0)) == "barrier 0: the initial parameters differ"
+    difference = first_difference(make_links(), make_links(initial=1.0))
+    assert difference == "barrier 0: the initial parameters, or what they were taken from (init_from), differ"
 
 
 def test_equal_runs_have_no_difference_and_a_last_link_that_says_so() -> None:
@@ -192,6 +240,8 @@ def test_a_tensor_that_differs_in_no_environment_is_reported_all_the_same(tmp_pa
     [
         {"tensors": None},
         {"tensors": {"obs": 1}},
+        {"learner": None},
+        {"learner": {"optimizer": 1}},
         {"envs": 7},
         {"chain": None},
         {"parameters": 1.5},
@@ -217,3 +267,13 @@ def test_a_missing_line_is_not_taken_for_a_difference_between_the_runs(tmp_path:
     first, _, third = make_links()
     with pytest.raises(RunFolderError, match=r"damaged in line 2.*update 2.*update 1"):
         read_links(write(tmp_path, [first, third]))
+
+
+def test_a_configuration_nested_too_deeply_is_a_note_of_the_comparison(tmp_path: Path) -> None:
+    for name, digit in (("a", "1"), ("b", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "digest.jsonl").write_text(Link(0, digit, digit, {"obs": digit}, digit).to_json() + "\n")
+        (tmp_path / name / "config.json").write_text("[" * 100_000)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert not comparison.are_identical
+    assert f"note: {tmp_path / 'a' / 'config.json'} cannot be read: it is nested too deeply" in comparison.lines

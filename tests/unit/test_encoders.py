@@ -99,9 +99,14 @@ def test_bytes_are_seen_from_zero_to_one_and_floats_as_they_are(kind: type[Cnn])
 
 
 @pytest.mark.parametrize("shape", [(35, 84, 3), (84, 35, 3), (3, 35, 35), (1, 84, 20)])
-def test_images_too_small_for_the_convolutions_are_refused_in_words(shape: tuple[int, ...]) -> None:
+def test_images_too_small_for_the_nature_cnn_are_seen_by_another_unless_it_was_asked_for(
+    shape: tuple[int, ...],
+) -> None:
+    encoder: Any = policy_for(images(*shape), spaces.Discrete(2)).encoder
+    [part] = encoder.parts
+    assert isinstance(part, ImpalaCnn)
     with pytest.raises(ConfigError, match="too small for the Nature CNN, which needs 36x36"):
-        policy_for(images(*shape), spaces.Discrete(2))
+        policy_for(images(*shape), spaces.Discrete(2), encoder="nature_cnn")
 
 
 def test_the_smallest_image_that_is_not_refused_works() -> None:

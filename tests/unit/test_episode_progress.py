@@ -10,7 +10,7 @@ import pytest
 
 import htsrl
 from htsrl import Config, Experiment, Placement
-from htsrl.cli import main
+from htsrl.cli.main import main
 from htsrl.metrics import progress
 from htsrl.metrics.episode_progress import EpisodeProgress
 

@@ -13,12 +13,13 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 import htsrl
 from htsrl import A2C, Config, ConfigError, Evaluation, Experiment, Network, Placement, RunFolderError, evaluate
-from htsrl.evaluate import MOST_SEATS
+from htsrl.evaluate import MAX_SEATS
 from htsrl.policies.policy import Policy, build_policy
-from htsrl.run_folder import RunFolder
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.saved_policy import saved_policy
 from htsrl.seeding import ActionNoise, Purpose, reset_seed
 
-NUM_EPISODES = MOST_SEATS + 5
+NUM_EPISODES = MAX_SEATS + 5
 
 
 def train(path: Path, **experiment: Any) -> Path:
@@ -47,7 +48,7 @@ def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load_policy(run_dir: Path, env: gymnasium.Env[Any, Any]) -> Policy:
     policy = build_policy(env.observation_space, env.action_space, Network(hidden_sizes=(16,)), seed=0)
-    RunFolder.existing(run_dir).load_policy(policy)
+    saved_policy(RunFolder.existing(run_dir)).fill(policy)
     return policy
 
 
@@ -82,8 +83,8 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "sampled"])
 def test_many_episodes_on_few_seats_are_those_that_each_would_be_alone(cartpole: Path, sampled: bool) -> None:
     result = evaluate(cartpole, episodes=NUM_EPISODES, seed=7, sampled=sampled)
-    assert len(result.returns) == len(result.lengths) == NUM_EPISODES > MOST_SEATS
-    for episode in (0, 1, MOST_SEATS - 1, MOST_SEATS, NUM_EPISODES - 1):
+    assert len(result.returns) == len(result.lengths) == NUM_EPISODES > MAX_SEATS
+    for episode in (0, 1, MAX_SEATS - 1, MAX_SEATS, NUM_EPISODES - 1):
         alone = play_cartpole_alone(cartpole, episode, seed=7, sampled=sampled)
         assert (result.returns[episode], result.lengths[episode]) == alone
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, RunFolderError, evaluate, train
+from htsrl import A2C, Config, EnvironmentFailure, Experiment, Network, Placement, RunFolderError, evaluate, train
+from htsrl.policies.policy import build_policy
+from htsrl.runs.folder import RunFolder
 
 
 class Spoiled(gymnasium.Env[Any, Any]):
@@ -48,7 +50,8 @@ def test_an_environment_that_fails_is_blamed_with_step_and_episode(run_dir: Path
 
 
 def test_a_run_that_never_learned_has_no_score(run_dir: Path) -> None:
-    result = json.loads((run_dir / "result.json").read_text())
-    (run_dir / "result.json").write_text(json.dumps({**result, "updates": 0}))
+    shutil.rmtree(run_dir / "checkpoints")
+    policy = build_policy(Spoiled.observation_space, Spoiled.action_space, Network(), seed=1)
+    RunFolder(run_dir).save_policy(policy, version=0)
     with pytest.raises(RunFolderError, match="ended before its first update"):
         evaluate(run_dir, episodes=1, env=Spoiled)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import htsrl
-from htsrl.cli import main
+from htsrl.cli.main import main
 from htsrl.config import Network
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.export import ExportFailed, export, formats
@@ -224,7 +224,7 @@ def test_the_command_says_briefly_what_it_has_written_and_checked(
     out, err = capfd.readouterr()
     assert ended.value.code == 0
     assert err == ""
-    assert out.splitlines()[0] == f"policy       {output}, version 2"
+    assert out.splitlines()[0] == f"policy       {output}, version 2 of {run_dir / 'policy.safetensors'}"
     assert out.count("the same actions as the policy on 1,000 observations, largest difference") == 2
     files = {path.name: path.stat().st_mode & 0o777 for path in output.iterdir()}
     assert files == {"policy.onnx": 0o600, "policy.pt2": 0o600, "policy.json": 0o600}
@@ -256,6 +256,6 @@ def test_a_policy_that_is_missing_or_damaged_is_named(run_dir: Path, tmp_path: P
     with pytest.raises(RunFolderError, match=r"holds no policy\.safetensors"):
         export(broken)
     (broken / "policy.safetensors").write_bytes((run_dir / "policy.safetensors").read_bytes()[:100])
-    with pytest.raises(RunFolderError, match=r"policy\.safetensors does not fit this run"):
+    with pytest.raises(RunFolderError, match=r"policy\.safetensors cannot be read as a policy"):
         export(broken)
     assert not (broken / "export").exists()

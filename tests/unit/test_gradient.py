@@ -13,17 +13,18 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from updates import Lengths, PPOProgress, a2c_objective, a2c_update, ppo_objective, ppo_update
 
-from htsrl.algorithms.a2c import A2CObjective, Lengths, a2c_update
+from htsrl.algorithms.a2c import A2CTargets
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.gradient import Gradient, GradientShards
-from htsrl.algorithms.objective import Targets
-from htsrl.algorithms.ppo import PPOObjective, PPOProgress, ppo_update
+from htsrl.algorithms.lag_correction import ppo_correction_of
+from htsrl.algorithms.ppo import PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Rows, count, cut
 from htsrl.config import A2C, PPO, Network
-from htsrl.dataflow.gradient_orders import MOST_PARTS
+from htsrl.dataflow.gradient_orders import MAX_PARTS
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import Policy, build_policy
 
@@ -73,7 +74,7 @@ def test_the_shards_of_a_gradient_agree_with_pencil_and_paper() -> None:
     """Of steps 0, 2, 3 and 4 at weight 1: (0 + 4 + 9 + 16) / 4 = 7.25, of which steps 0 to 2 make 1, the rest 6.25."""
     layer: Any = nn.Linear(1, 1, bias=False)
     layer.weight.data.fill_(1.0)
-    rows, losses = torch.full((2, 16), torch.nan), torch.full((2, MOST_PARTS), torch.nan)
+    rows, losses = torch.full((2, 16), torch.nan), torch.full((2, MAX_PARTS), torch.nan)
     gradient = Gradient(GradientShards(rows, losses, layer), own=(0, 1), modules=(layer,))
     (loss,) = gradient.take(Squares(), layer, slice(0, 5))
     assert rows[1, 0] == 6.25
@@ -85,7 +86,7 @@ def test_the_shards_of_a_gradient_agree_with_pencil_and_paper() -> None:
 def test_shards_are_added_up_in_their_order() -> None:
     """(1e8 + 1) - 1e8 is 0 in single precision, and 1 in any order that begins with the large ones."""
     layer = nn.Linear(1, 1, bias=False)
-    rows, losses = torch.tensor([[1e8], [1.0], [-1e8]]).expand(3, 16).contiguous(), torch.zeros(3, MOST_PARTS)
+    rows, losses = torch.tensor([[1e8], [1.0], [-1e8]]).expand(3, 16).contiguous(), torch.zeros(3, MAX_PARTS)
     losses[:, 0] = torch.tensor([1e8, 1.0, -1e8])
     shards = GradientShards(rows, losses, layer)
     assert shards.add_up()[0] == 0.0
@@ -96,7 +97,7 @@ def test_a_shard_of_nothing_adds_nothing() -> None:
     policy, batch = small_policy("none"), random_batch("none", has_gaps=False)
     gradient, shards = sharded(policy, 5)
     steps = NUM_STEPS * NUM_COLUMNS
-    objective = A2CObjective(A2C(), batch, Targets(*torch.randn(4, steps)), Lengths(NUM_STEPS, 1), "none")
+    objective = a2c_objective(A2C(), batch, A2CTargets(*torch.randn(3, steps)), Lengths(NUM_STEPS, 1), "none")
     gradient.take(objective, policy, slice(0, 3))
     expected, _ = sharded(policy, 1)
     expected.take(objective, policy, slice(0, 3))
@@ -108,6 +109,8 @@ def test_a_shard_of_nothing_adds_nothing() -> None:
 
 
 PPO_OF_TWO = PPO(epochs=2, num_minibatches=2)
+BY_BATCH = replace(PPO_OF_TWO, advantage_normalization="batch")
+RECENTERED = replace(PPO_OF_TWO, lag_correction="recentered")
 DECOUPLED = replace(PPO_OF_TWO, lag_correction="decoupled")
 
 
@@ -131,7 +134,7 @@ def random_batch(memory: str, has_gaps: bool) -> Batch:
 
 def sharded(policy: Policy, num_shards: int) -> tuple[Gradient, Tensor]:
     rows = torch.full((num_shards, FlatLayout.of(policy).size), torch.nan)  # of the gradient before
-    shards = GradientShards(rows, torch.full((num_shards, MOST_PARTS), torch.nan), policy)
+    shards = GradientShards(rows, torch.full((num_shards, MAX_PARTS), torch.nan), policy)
     return Gradient(shards, range(num_shards), [policy]), rows
 
 
@@ -159,7 +162,8 @@ def update(
     if isinstance(algorithm, A2C):
         metrics = a2c_update(algorithm, draft, policy, batch, Lengths(4, length), learning_rate=0.01)
     else:
-        progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=algorithm == DECOUPLED, sequence_steps=length)
+        correction = ppo_correction_of(algorithm, overlaps_learning=algorithm in (RECENTERED, DECOUPLED))
+        progress = PPOProgress(1, 0, 0.01, 0.2, correction, sequence_steps=length)
         metrics = ppo_update(algorithm, draft, batch, NUM_STEPS, progress)
     return steps.gradients, metrics
 
@@ -171,9 +175,9 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
     memory: str, has_gaps: bool, num_shards: int
 ) -> None:
     policy, batch, length = small_policy(memory), random_batch(memory, has_gaps), 1 if memory == "none" else 4
-    targets = Targets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
-    progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=True, sequence_steps=length)
-    objective = PPOObjective(PPO(), batch, targets, progress)
+    targets = PPOTargets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
+    progress = PPOProgress(1, 0, 0.01, 0.2, "recentered", sequence_steps=length)
+    objective = ppo_objective(PPO(), batch, targets, progress)
     gradient, _ = sharded(policy, num_shards)
     for piece in cut(slice(0, len(objective.sequences.starts)), 2):
         gradient.take(objective, policy, piece)
@@ -211,8 +215,8 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
 @pytest.mark.parametrize("memory", ["none", "lstm"])
 @pytest.mark.parametrize(
     "algorithm",
-    [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO_OF_TWO, DECOUPLED],
-    ids=["a2c", "a2c_normalized", "ppo", "ppo_decoupled"],
+    [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO_OF_TWO, BY_BATCH, RECENTERED, DECOUPLED],
+    ids=["a2c", "a2c_normalized", "ppo", "ppo_by_batch", "ppo_recentered", "ppo_decoupled"],
 )
 def test_a_gradient_in_shards_is_that_of_the_whole(
     algorithm: A2C | PPO, memory: str, has_gaps: bool, num_shards: int
@@ -228,10 +232,13 @@ def test_a_gradient_in_shards_is_that_of_the_whole(
     assert metrics == pytest.approx(whole_metrics, rel=1e-4, abs=1e-5)
 
 
-def test_a_decoupled_update_looks_at_every_step_once_in_an_epoch() -> None:
+@pytest.mark.parametrize(("algorithm", "num_passes"), [(RECENTERED, 2), (DECOUPLED, 3)])
+def test_an_update_looks_at_every_step_once_in_an_epoch_and_once_before_if_it_is_decoupled(
+    algorithm: PPO, num_passes: int
+) -> None:
     batch, policy, looks = random_batch("none", has_gaps=False), small_policy("none"), list[int]()
     policy.register_forward_pre_hook(lambda _, given: looks.append(len(given[0]["obs"])))
     gradient, _ = sharded(policy, 2)
-    progress = PPOProgress(1, 0, 0.01, 0.2, is_decoupled=True)
-    ppo_update(DECOUPLED, Draft(policy, Steps(policy, gradient), gradient), batch, NUM_STEPS, progress)
-    assert sum(looks) == DECOUPLED.epochs * NUM_STEPS * NUM_COLUMNS
+    progress = PPOProgress(1, 0, 0.01, 0.2, ppo_correction_of(algorithm, overlaps_learning=True))
+    ppo_update(algorithm, Draft(policy, Steps(policy, gradient), gradient), batch, NUM_STEPS, progress)
+    assert sum(looks) == num_passes * NUM_STEPS * NUM_COLUMNS

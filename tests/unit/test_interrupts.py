@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 from signalled_program import BOTH, Program
 
-from htsrl.interrupts import Handler, uninterrupted
+from htsrl.processes.interrupts import Handler, _CommandLineEnd, uninterrupted
 
 
 def test_in_a_program_of_its_own_every_ctrl_c_is_a_keyboard_interrupt() -> None:
@@ -156,3 +156,11 @@ def test_a_block_in_another_thread_leaves_the_handlers_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [tell]
+
+
+@pytest.mark.parametrize(("signum", "said"), [(signal.SIGINT, "stopping; once more kills"), (signal.SIGTERM, "")])
+def test_the_first_signal_is_answered_at_once(
+    signum: signal.Signals, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _CommandLineEnd().is_first(signum)
+    assert capfd.readouterr().err.strip() == said

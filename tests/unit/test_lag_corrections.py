@@ -13,8 +13,9 @@ from recorded_draft import recorded_draft
 from test_returns import Trajectories
 from test_vtrace import slow_vtrace
 from torch import Tensor, nn
+from updates import Lengths, a2c_update
 
-from htsrl.algorithms.a2c import Lengths, a2c_loss, a2c_update
+from htsrl.algorithms.a2c import a2c_loss
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.lag_correction import correction_of
 from htsrl.algorithms.returns import Transitions, gae, true_next_values
@@ -24,7 +25,7 @@ from htsrl.policies.policy import Policy, build_policy
 
 Correction = Literal["auto", "delayed_gradient", "importance", "vtrace", "none"]
 CORRECTIONS: tuple[Correction, ...] = ("delayed_gradient", "importance", "vtrace", "none")
-NUM_STEPS, NUM_ENVS = 6, 5
+NUM_STEPS, NUM_ENVS = 8, 5
 SETTINGS = A2C(gae_lambda=0.9, discount=0.9, entropy_coefficient=0.02, max_gradient_norm=1e6)
 UNROLL = Lengths(NUM_STEPS, 1)
 
@@ -66,7 +67,7 @@ def gradient(batch: Batch, settings: A2C, behaviour_seed: int | None, current_se
     """What a draft of the current policy is moved by; without a seed there is no one behaviour policy."""
     current, behaviour = policy_of(current_seed), policy_of(behaviour_seed or 0)
     draft, optimizer = recorded_draft(current)
-    correction = correction_of(settings, queues=behaviour_seed is None)
+    correction = correction_of(settings, mixes_versions=behaviour_seed is None)
     made_by = None if behaviour_seed is None else behaviour
     a2c_update(settings, draft, made_by, batch, UNROLL, learning_rate=0.1, correction=correction)
     (only,) = optimizer.gradients
@@ -75,7 +76,10 @@ def gradient(batch: Batch, settings: A2C, behaviour_seed: int | None, current_se
 
 def gradient_of_loss(batch: Batch, seed: int, advantages: Tensor, returns: Tensor) -> Tensor:
     """Independent of the update: autograd over the loss at one policy."""
-    policy = policy_of(seed)
+    return gradient_at(policy_of(seed), batch, advantages, returns)
+
+
+def gradient_at(policy: Policy, batch: Batch, advantages: Tensor, returns: Tensor) -> Tensor:
     distribution, values = policy({"obs": batch.observations["obs"].flatten(0, 1)})
     loss = a2c_loss(distribution, values, batch.actions.flatten(), advantages, returns, SETTINGS)
     gradients = torch.autograd.grad(loss.total, list(policy.parameters()))

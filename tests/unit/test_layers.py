@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ WITHOUT_TORCH = (
     "htsrl.roles.actor",
     "htsrl.roles.answers",
     "htsrl.roles.executor",
-    "htsrl.roles.replica",
+    "htsrl.roles.env_runner",
     "htsrl.envs.make",
     "htsrl.envs.agents",
     "htsrl.envs.atari",
@@ -30,7 +31,7 @@ WITHOUT_TORCH = (
     "htsrl.envs.contract",
     "htsrl.envs.football",
     "htsrl.envs.toy",
-    "htsrl.dataflow.shared",
+    "htsrl.roles.shared",
     "htsrl.seeding",
 )
 
@@ -100,6 +101,56 @@ def test_mathematics_networks_and_environments_do_not_reach_for_the_whole_packag
             tree = ast.walk(ast.parse(MODULES[module].read_text()))
             sources = [node.module for node in tree if isinstance(node, ast.ImportFrom)]
             assert "htsrl" not in sources, f"{module} imports from the package itself"
+
+
+# Packages: the folders of htsrl and the modules beside them.
+
+Edges = Mapping[str, Mapping[str, str]]
+"""By package, those that it imports, each with the modules that do."""
+
+
+def package_edges() -> Edges:
+    """From all imports there are: at the top, in functions, for types. `htsrl` itself, which has everything, is none.
+
+    Algorithms are found by name, so that `config` can ask one to check its settings without importing any.
+    """
+    edges: dict[str, dict[str, str]] = {}
+    for module in sorted(MODULES.keys() - {"htsrl"}):
+        own = edges.setdefault(layer_of(module), {})
+        for imported in sorted(imports_of(module) - {"htsrl"}):
+            if layer_of(imported) != layer_of(module):
+                own.setdefault(layer_of(imported), f"{module} imports {imported}")
+    return edges
+
+
+def shortest_cycle(edges: Edges) -> list[str]:
+    """The imports that lead from a package back to itself; none where packages are in layers."""
+    found = [cycle for package in edges if (cycle := _way(edges, package, package))]
+    return min(found, key=len, default=[])
+
+
+def _way(edges: Edges, begin: str, end: str) -> list[str]:
+    """The shortest way from one package to another, import by import."""
+    ways: dict[str, list[str]] = {begin: []}
+    waiting = [begin]
+    for package in waiting:
+        for imported, why in edges[package].items():
+            if imported == end:
+                return [*ways[package], why]
+            if imported not in ways:
+                ways[imported] = [*ways[package], why]
+                waiting.append(imported)
+    return []
+
+
+def test_no_packages_import_one_another() -> None:
+    assert shortest_cycle(package_edges()) == []
+
+
+def test_a_cycle_would_be_found() -> None:
+    edges = {"roles": {"dataflow": "1"}, "dataflow": {"errors": "2", "sources": "3"}, "sources": {"roles": "4"}}
+    assert shortest_cycle({**edges, "errors": {}, "cli": {"roles": "5"}}) in (["1", "3", "4"], ["3", "4", "1"])
+    assert shortest_cycle({**edges, "sources": {}, "errors": {}}) == []
 
 
 def test_this_file_follows_imports_that_exist() -> None:

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.placements.survey import draw_blueprint
 from htsrl.policies.light import LightPolicy
 from htsrl.policies.light_plan import light_plan
 from htsrl.policies.policy import Policy, build_policy
 from htsrl.policies.reference_probe import example_inputs
 from htsrl.spaces.observations import MASK_KEY
-from htsrl.survey import draw_blueprint
 
 VECTOR, IMAGE = spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Box(0, 255, (84, 84, 1), np.uint8)
 CHOICE = spaces.Discrete(2)
@@ -135,7 +135,7 @@ def test_small_policies_act_in_numpy(schedule: Any, algorithm: A2C | PPO) -> Non
     experiment = Experiment("CartPole-v1", algorithm=algorithm, schedule=schedule, num_envs=NUM_ENVS)
     blueprint = draw_blueprint(Config(experiment, Placement("inline")))
     assert blueprint.light is not None
-    assert blueprint.trajectory.in_hindsight
+    assert blueprint.trajectory.values_deferred
 
 
 @pytest.mark.parametrize("num_envs", [5, 16, 64])
@@ -161,7 +161,7 @@ def test_what_is_probed_is_what_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     blueprint = draw_blueprint(Config(Experiment("CartPole-v1"), Placement("inline")))
     assert blueprint.light is None
     assert not blueprint.shape.pinned
-    assert blueprint.trajectory.in_hindsight
+    assert blueprint.trajectory.values_deferred
 
 
 def test_an_environment_that_is_strict_with_numpy_does_not_stop_it() -> None:
@@ -183,4 +183,4 @@ def test_where_rollouts_queue_they_do_not() -> None:
     experiment = Experiment("CartPole-v1", algorithm=A2C(), schedule="async", num_envs=NUM_ENVS)
     blueprint = draw_blueprint(Config(experiment, Placement("inline")))
     assert blueprint.light is None
-    assert not blueprint.trajectory.in_hindsight
+    assert not blueprint.trajectory.values_deferred

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from htsrl.bench import limits
-from htsrl.bench.hand_over import HandOver, measure_hand_over
-from htsrl.bench.limits import Limits, LimitsBench, StepCosts, all_parts, label, learning_batch, parts_of, step_costs
-from htsrl.bench.part_process import Measured, milliseconds_per_step, part_processes
-from htsrl.bench.parts import Part
-from htsrl.bench.tables.limits import LimitsTable
-from htsrl.bench.works import PACKAGES, WORKS, split_by_installed
 from htsrl.errors import ConfigError, HtsrlError
+from htsrl_bench import limits
+from htsrl_bench.hand_over import HandOver, measure_hand_over
+from htsrl_bench.limits import Limits, LimitsBench, StepCosts, all_parts, label, learning_batch, parts_of, step_costs
+from htsrl_bench.part_process import Measured, milliseconds_per_step, part_processes
+from htsrl_bench.parts import Part
+from htsrl_bench.tables.limits import LimitsTable
+from htsrl_bench.works import PACKAGES, WORKS, split_by_installed
 
 
 def test_the_roofline_is_cores_over_the_sum_of_the_parts() -> None:
@@ -114,7 +114,7 @@ def test_limits_of_nothing_are_refused(mistake: dict[str, object]) -> None:
 def test_bench_limits_writes_a_record_and_a_picture(tmp_path: Path) -> None:
     LimitsTable(work=("cartpole-ppo",), seconds_per_part=0.02, repetitions=1, output=tmp_path).run()
 
-    (path,) = tmp_path.glob("*-limits.json")
+    (path,) = tmp_path.glob("limits-cartpole-ppo.json")
     document = json.loads(path.read_text())
     assert document["command"] == "htsrl bench limits --work cartpole-ppo --seconds-per-part 0.02 --repetitions 1"
     assert len(document["repetitions"]) == 1 + 4 + 1 + 1
@@ -123,6 +123,18 @@ def test_bench_limits_writes_a_record_and_a_picture(tmp_path: Path) -> None:
     batches = [parts[f"inference, CartPole-v1, batch {size}"]["median"] for size in (1, 16)]
     assert batches[0] > 2 * batches[1]
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_each_work_has_a_record_of_its_own_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    works = ("cartpole-ppo", "halfcheetah-ppo")
+    LimitsTable(work=works, seconds_per_part=0.01, repetitions=1, output=tmp_path).run()
+
+    shown = capsys.readouterr().out
+    for work, env in zip(works, ("CartPole-v1", "HalfCheetah-v5"), strict=True):
+        document = json.loads((tmp_path / f"limits-{work}.json").read_text())
+        assert list(document["summary"]["works"]) == list(document["configs"]) == [work]
+        assert all(env in of["part"] or of["part"] == "hand-over" for of in document["repetitions"])
+        assert f"| {work} " in shown
 
 
 def _busy(seconds: float) -> None:

@@ -16,8 +16,8 @@ from htsrl.digest import first_difference
 from htsrl.envs.agents import agents_of
 from htsrl.envs.look import interface_of
 from htsrl.envs.team import Team
+from htsrl.placements.survey import draw_blueprint
 from htsrl.spaces.observations import MASK_KEY
-from htsrl.survey import draw_blueprint
 
 Info = dict[str, Any]
 LAST_SEED_OF_THE_SURVEY = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from helpers import run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, evaluate, train
 from htsrl.algorithms import ppo
-from htsrl.algorithms import update as update_module
 from htsrl.algorithms.draft import Drafts
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.policies.normalization import ObservationScale, RewardScale, RunningMoments
@@ -109,7 +110,7 @@ def test_without_a_lag_the_first_ratio_is_exactly_one(monkeypatch: pytest.Monkey
         taken.append(True)
         return result
 
-    update = ppo.ppo_update
+    update = ppo.PPOAlgorithm.improve
 
     def begin(*arguments: Any) -> dict[str, float]:
         taken.clear()
@@ -117,7 +118,7 @@ def test_without_a_lag_the_first_ratio_is_exactly_one(monkeypatch: pytest.Monkey
 
     taken: list[bool] = []
     monkeypatch.setattr(ppo, "ppo_loss", remember)
-    monkeypatch.setattr(update_module, "ppo_update", begin)
+    monkeypatch.setattr(ppo.PPOAlgorithm, "improve", begin)
     run(replace(NORMALIZED, schedule="sync"))
     assert first_of_updates == [0.0] * 5
 
@@ -139,13 +140,13 @@ def test_statistics_belong_to_a_version_and_a_draft_leaves_the_one_before_alone(
     assert float(first.observation_scales.scales[0].variance.sum()) == 3.0, (
         "version 0 must start from the module's own values"
     )
-    draft: Any = Drafts(ring, NORMALIZED.algorithm).begin(1).policy
+    draft: Any = Drafts(ring, CommonSettings.of(NORMALIZED.algorithm)).begin(1).policy
     draft.observation_scales.take_in({"obs": torch.randn(50, 3)})
     draft.reward_scale.take_in(
         torch.ones(6, NUM_COLUMNS), torch.zeros(6, NUM_COLUMNS, dtype=torch.bool), 0.5, slice(None)
     )
     assert (float(first.observation_scales.scales[0].count), float(first.reward_scale.returns_B.sum())) == (0.0, 0.0)
-    following: Any = Drafts(ring, NORMALIZED.algorithm).begin(2).policy
+    following: Any = Drafts(ring, CommonSettings.of(NORMALIZED.algorithm)).begin(2).policy
     assert float(following.observation_scales.scales[0].count) == 50
     assert following.reward_scale.returns_B.tolist() == draft.reward_scale.returns_B.tolist() != [0.0] * NUM_COLUMNS
 
@@ -171,7 +172,8 @@ def test_a_run_saves_what_it_has_seen_and_evaluation_uses_it(tmp_path: Path, alg
     )
     before = evaluate(tmp_path / "run", episodes=4)
     saved["observation_scales.scales.0.mean"] += 3.0
-    save_file(saved, tmp_path / "run" / "policy.safetensors")
+    save_file(saved, tmp_path / "run" / "policy.safetensors", metadata={"version": "5"})
+    shutil.rmtree(tmp_path / "run" / "checkpoints")  # or the newest would be played in its place
     assert evaluate(tmp_path / "run", episodes=4).returns != before.returns
 
 

@@ -13,13 +13,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from htsrl.algorithms.draft import Draft, Drafts
-from htsrl.algorithms.objective import Targets
 from htsrl.algorithms.optimizers import BLOCK, NUM_VECTORS, optimizer_of
 from htsrl.algorithms.sequences import Chosen, Rows
-from htsrl.config import A2C, PPO, Algorithm, Network
+from htsrl.config import A2C, PPO, AlgorithmSettings, Network
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
-from htsrl.dataflow.versions import slot_of
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -27,14 +26,19 @@ VECTORS = spaces.Box(-1.0, 1.0, (5,), np.float32)
 NUM_STEPS = 20
 
 RMSPROP, ADAM = A2C(rmsprop_decay=0.95, optimizer_epsilon=1e-4), PPO(optimizer_epsilon=1e-4)
-ALGORITHMS: list[Algorithm] = [RMSPROP, ADAM, replace(RMSPROP, optimizer="adam"), replace(ADAM, optimizer="rmsprop")]
+ALGORITHMS: list[AlgorithmSettings] = [
+    RMSPROP,
+    ADAM,
+    replace(RMSPROP, optimizer="adam"),
+    replace(ADAM, optimizer="rmsprop"),
+]
 
 
 def small_policy(observations: spaces.Space[object] = VECTORS) -> Policy:
     return build_policy(observations, VECTORS, Network(hidden_sizes=(7,)), seed=1)
 
 
-def build_ring(algorithm: Algorithm, observations: spaces.Space[object] = VECTORS) -> ParameterRing:
+def build_ring(algorithm: AlgorithmSettings, observations: spaces.Space[object] = VECTORS) -> ParameterRing:
     memory = SharedArrays(parameter_arrays(small_policy(observations), NUM_VECTORS[algorithm.optimizer]))
     memory.close_fd()
     ring = ParameterRing(memory, lambda: small_policy(observations), torch.device("cpu"))
@@ -42,7 +46,7 @@ def build_ring(algorithm: Algorithm, observations: spaces.Space[object] = VECTOR
     return ring
 
 
-def torch_optimizer(algorithm: Algorithm, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def torch_optimizer(algorithm: AlgorithmSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Torch's simplest implementation."""
     if algorithm.optimizer == "adam":
         return torch.optim.Adam(parameters, eps=algorithm.optimizer_epsilon, foreach=False)
@@ -68,10 +72,6 @@ class Whole:
     def __init__(self, loss: Callable[[Policy], Tensor]) -> None:
         self._loss = loss
 
-    @property
-    def targets(self) -> Targets:
-        raise AssertionError("nobody else takes a part in it")
-
     def learned_rows(self, chosen: Chosen) -> Rows:
         return chosen
 
@@ -86,11 +86,11 @@ def differentiate(draft: Draft, step: int) -> None:
 @pytest.mark.parametrize("observations", [VECTORS, PIXELS], ids=["vector", "image"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.name}-{a.optimizer}")
 def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
-    algorithm: Algorithm, observations: spaces.Space[object]
+    algorithm: AlgorithmSettings, observations: spaces.Space[object]
 ) -> None:
     """Over versions and slots, several steps to a version, with a learning rate that changes."""
     ring, plain = build_ring(algorithm, observations), small_policy(observations)
-    drafts, optimizer = Drafts(ring, algorithm), torch_optimizer(algorithm, plain.parameters())
+    drafts, optimizer = Drafts(ring, CommonSettings.of(algorithm)), torch_optimizer(algorithm, plain.parameters())
     steps = itertools.count()
     for version in range(1, NUM_STEPS // 4 + 1):
         draft = drafts.begin(version)
@@ -106,7 +106,7 @@ def test_flat_optimizers_do_what_torchs_do_on_separate_parameters(
     assert next(steps) == NUM_STEPS
     for ours, theirs in zip(ring.module(NUM_STEPS // 4).parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
-    assert ring.steps[slot_of(NUM_STEPS // 4)] == NUM_STEPS
+    assert ring.steps[ring.slot_of(NUM_STEPS // 4)] == NUM_STEPS
 
 
 def test_rmsprop_is_torchs_to_the_bit_where_gradients_vanish_too() -> None:
@@ -117,7 +117,7 @@ def test_rmsprop_is_torchs_to_the_bit_where_gradients_vanish_too() -> None:
     vectors[0] = torch.randn(size, generator=generator)
     theirs = nn.Parameter(vectors[0].clone())
     theirs.grad = gradient
-    ours = optimizer_of(RMSPROP, vectors, torch.zeros(()), gradient)
+    ours = optimizer_of(CommonSettings.of(RMSPROP), vectors, torch.zeros(()), gradient)
     optimizer = torch_optimizer(RMSPROP, [theirs])
     scales = torch.tensor([0.0, 1e-30, 1e-20, 1e-3, 1.0])
     for _ in range(5):
@@ -131,12 +131,12 @@ def test_rmsprop_is_torchs_to_the_bit_where_gradients_vanish_too() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [RMSPROP, ADAM], ids=["rmsprop", "adam"])
-def test_an_abandoned_draft_leaves_no_trace(algorithm: Algorithm) -> None:
+def test_an_abandoned_draft_leaves_no_trace(algorithm: AlgorithmSettings) -> None:
     """A learner killed in mid-update begins the same draft again."""
 
     def second_version(with_false_start: bool) -> Tensor:
         ring = build_ring(algorithm)
-        drafts = Drafts(ring, algorithm)
+        drafts = Drafts(ring, CommonSettings.of(algorithm))
         draft = drafts.begin(1)
         differentiate(draft, 0)
         draft.step(0.01)
@@ -147,14 +147,14 @@ def test_an_abandoned_draft_leaves_no_trace(algorithm: Algorithm) -> None:
         draft = drafts.begin(2)
         differentiate(draft, 1)
         draft.step(0.01)
-        return ring.slots[slot_of(2)].clone()
+        return ring.slots[ring.slot_of(2)].clone()
 
     assert torch.equal(second_version(with_false_start=True), second_version(with_false_start=False))
 
 
 def test_a_gradient_may_be_taken_at_one_version_and_applied_to_another() -> None:
     ring = build_ring(RMSPROP)
-    drafts = Drafts(ring, RMSPROP)
+    drafts = Drafts(ring, CommonSettings.of(RMSPROP))
     draft = drafts.begin(1)
     behaviour = ring.module(0)
     assert isinstance(behaviour, Policy)
@@ -170,7 +170,7 @@ def test_a_gradient_may_be_taken_at_one_version_and_applied_to_another() -> None
 
 
 def test_a_gradient_replaces_the_one_before() -> None:
-    draft = Drafts(build_ring(ADAM), ADAM).begin(1)
+    draft = Drafts(build_ring(ADAM), CommonSettings.of(ADAM)).begin(1)
     lengths = []
     for _ in range(3):
         differentiate(draft, 0)
@@ -180,7 +180,7 @@ def test_a_gradient_replaces_the_one_before() -> None:
 
 @pytest.mark.parametrize("max_norm", [0.5, 1e3])
 def test_clipping_agrees_with_torchs_on_separate_parameters(max_norm: float) -> None:
-    draft, plain = Drafts(build_ring(ADAM), ADAM).begin(1), small_policy()
+    draft, plain = Drafts(build_ring(ADAM), CommonSettings.of(ADAM)).begin(1), small_policy()
     differentiate(draft, 0)
     norm = draft.clip(max_norm)
     some_loss(plain, step=0).backward()  # type: ignore[no-untyped-call]

@@ -15,11 +15,11 @@ import pytest
 from gymnasium import spaces
 
 from htsrl import Config, ConfigError, Experiment, Placement
-from htsrl.config import MOST_ENVS_ON_THREADS, available_cores
-from htsrl.config_check import check
-from htsrl.envs.pace import Pace, bear_one_another, pace_of
+from htsrl.config import MAX_ENVS_ON_THREADS, available_cores
+from htsrl.config.check import check
+from htsrl.envs.pace import Pace, can_share_process, pace_of
 from htsrl.numerics import single_threaded
-from htsrl.survey import draw_blueprint
+from htsrl.placements.survey import draw_blueprint
 
 STUCK_SECONDS = 60.0
 
@@ -173,7 +173,7 @@ def test_threads_pay_where_more_can_wait_at_once_than_there_are_cores(
 def bears_another(env: Callable[[], Paced]) -> bool:
     alone = pace_of(env())
     assert alone is not None
-    return bear_one_another(env, alone, most_seconds=5.0)
+    return can_share_process(env, alone, most_seconds=5.0)
 
 
 def test_environments_bear_one_another_unless_they_lock_others_out_or_cannot_live_on_a_thread() -> None:
@@ -189,7 +189,7 @@ def test_environments_that_meddle_with_one_another_are_found_out() -> None:
 def test_an_environment_that_hangs_on_a_thread_is_not_waited_for() -> None:
     start = time.monotonic()
     alone = Pace(0.006, 0.01, look_seconds=0.1, seen=())
-    assert not bear_one_another(lambda: Stuck(0.006), alone, most_seconds=0.5)
+    assert not can_share_process(lambda: Stuck(0.006), alone, most_seconds=0.5)
     assert time.monotonic() - start < STUCK_SECONDS
 
 
@@ -219,7 +219,7 @@ def test_environments_that_wait_step_on_threads_unless_told_otherwise(
 
 
 def test_more_environments_than_threads_should_be_are_not_stepped_on_them() -> None:
-    most = MOST_ENVS_ON_THREADS
+    most = MAX_ENVS_ON_THREADS
     experiment = Experiment(Paced, env_args={"step_seconds": 0.003}, num_envs=most + 1, sync_interval=16)
     with single_threaded():
         assert not draw_blueprint(Config(experiment, Placement())).on_threads

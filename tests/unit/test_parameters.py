@@ -14,7 +14,7 @@ from torch import Tensor
 from htsrl.config import Network
 from htsrl.dataflow.memory import ALIGNMENT, SharedArrays
 from htsrl.dataflow.parameters import FLOAT_BYTES, FlatLayout, ParameterRing, parameter_arrays
-from htsrl.dataflow.versions import NUM_SLOTS, slot_of
+from htsrl.dataflow.versions import num_slots_for
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -29,8 +29,8 @@ def fully_connected() -> Policy:
     return build_policy(VECTORS, VECTORS, Network(hidden_sizes=(7,)), seed=1)
 
 
-def build_ring(build: Callable[[], Policy], num_optimizer_vectors: int = 2) -> ParameterRing:
-    memory = SharedArrays(parameter_arrays(build(), num_optimizer_vectors))
+def build_ring(build: Callable[[], Policy], num_optimizer_vectors: int = 2, lag: int = 1) -> ParameterRing:
+    memory = SharedArrays(parameter_arrays(build(), num_optimizer_vectors, num_slots_for(lag)))
     memory.close_fd()
     return ParameterRing(memory, build, torch.device("cpu"))
 
@@ -110,15 +110,16 @@ def test_the_padding_between_parameters_stays_zero(build: Callable[[], Policy]) 
     assert not ring.slots[0, 0][padding].any()
 
 
-def test_a_draft_begins_as_the_version_before_with_its_optimizer_and_leaves_it_untouched() -> None:
-    ring = build_ring(fully_connected)
+@pytest.mark.parametrize("lag", [0, 1, 4])
+def test_a_draft_begins_as_the_version_before_with_its_optimizer_and_leaves_it_untouched(lag: int) -> None:
+    ring = build_ring(fully_connected, lag=lag)
     ring.initialise(fully_connected())
     for version in range(1, 7):
-        previous = slot_of(version - 1)
+        previous = ring.slot_of(version - 1)
         before: Tensor = ring.slots[previous].clone()
         steps_before = ring.steps[previous].item()
         slot = ring.draft(version)
-        assert slot == slot_of(version) != previous
+        assert slot == ring.slot_of(version) != previous
         assert torch.equal(ring.slots[slot], before)
         assert ring.steps[slot] == steps_before
         ring.slots[slot].add_(version)
@@ -126,22 +127,24 @@ def test_a_draft_begins_as_the_version_before_with_its_optimizer_and_leaves_it_u
         assert torch.equal(ring.slots[previous], before)
         assert ring.steps[previous] == steps_before
         ring.commit(version)
-    assert ring.steps[slot_of(6)] == 6
+    assert ring.steps[ring.slot_of(6)] == 6
 
 
-def test_the_three_newest_versions_have_slots_of_their_own() -> None:
-    """While update u runs, u-1 made its data, u acts and u+1 is being written."""
-    ring = build_ring(fully_connected)
-    for update in range(1, 10):
-        assert len({slot_of(version) for version in (update - 1, update, update + 1)}) == NUM_SLOTS == 3
-        assert ring.module(update) is ring.modules[slot_of(update)]
+@pytest.mark.parametrize("lag", [0, 1, 4])
+def test_the_newest_versions_have_slots_of_their_own(lag: int) -> None:
+    """While update u runs, u-lag made its data, those from there to u act and u+1 is being written."""
+    ring = build_ring(fully_connected, lag=lag)
+    for update in range(lag, 10):
+        in_use = range(update - lag, update + 2)
+        assert {ring.slot_of(version) for version in in_use} == {*range(lag + 2)}
+        assert ring.module(update) is ring.modules[ring.slot_of(update)]
 
 
 def test_convolution_weights_lie_in_memory_in_channels_last_order() -> None:
     ring = build_ring(convolutional)
     ring.initialise(convolutional())
     weights = [parameter for module in ring.modules for parameter in module.parameters() if parameter.dim() == 4]
-    assert len(weights) == 3 * NUM_SLOTS
+    assert len(weights) == 3 * len(ring.modules)
     assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
     assert not any(weight.is_contiguous() for weight in weights)
 

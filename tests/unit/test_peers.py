@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 import tyro
 
-from htsrl.bench.command import Bench
-from htsrl.bench.peers import command, comparison, environments, process
-from htsrl.bench.peers.command import PeersTable
-from htsrl.bench.peers.comparison import Installed, Measured, PeersBench, Row, measure, rows
-from htsrl.bench.peers.failures import PeerFailed, last_words
-from htsrl.bench.peers.frameworks import PEERS, SCRIPTS, Peer
-from htsrl.bench.peers.rate import Reading, Window, parse
-from htsrl.bench.peers.scripts.peer.envs import make_atari
-from htsrl.bench.peers.scripts.peer.job import Job
-from htsrl.bench.peers.table import tables
-from htsrl.bench.peers.work import WORK, htsrl_config, job
 from htsrl.envs.make import make_env
 from htsrl.errors import ConfigError
+from htsrl_bench.command import Bench
+from htsrl_bench.peers import command, comparison, environments, process
+from htsrl_bench.peers.command import PeersTable
+from htsrl_bench.peers.comparison import Installed, Measured, PeersBench, Row, measure, rows
+from htsrl_bench.peers.failures import PeerFailed, last_words
+from htsrl_bench.peers.frameworks import PEERS, SCRIPTS, Peer
+from htsrl_bench.peers.rate import Reading, Window, parse
+from htsrl_bench.peers.scripts.peer.envs import make_atari
+from htsrl_bench.peers.scripts.peer.job import Job
+from htsrl_bench.peers.table import tables
+from htsrl_bench.peers.work import WORK, htsrl_config, job
 
 # Updates of 100 steps; the variant says how long one takes, or that nothing goes.
 FAKE_PEER = """
@@ -269,7 +269,7 @@ def test_a_comparison_from_the_virtual_environment_to_the_record(
 
     assert table.run() == 0
 
-    (path,) = (tmp_path / "out").glob("*-peers.json")
+    (path,) = (tmp_path / "out").glob("peers-cartpole-ppo.json")
     document = json.loads(path.read_text())
     row = document["summary"]["work"]["cartpole-ppo"]
     assert row["htsrl"]["median"] > 100

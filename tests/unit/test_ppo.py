@@ -11,7 +11,7 @@ import torch
 from ppo_batches import CLIP, RAW, clips, rows
 from torch import Tensor
 
-from htsrl.algorithms.ppo import MOST_WEIGHT, Minibatch, PPOLoss, ppo_loss
+from htsrl.algorithms.ppo import Minibatch, PPOLoss, ppo_loss
 from htsrl.algorithms.statistics import normalized
 from htsrl.config import PPO
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
@@ -118,7 +118,7 @@ def test_gradients_agree_with_an_implementation_on_torch_distributions() -> None
     nearby = distribution.log_prob(actions).detach() + 0.3 * torch.randn(64)
     older = nearby + 0.6 * torch.randn(64)
     data = Minibatch(actions, older, nearby, torch.randn(64), torch.randn(64), torch.randn(64))
-    assert 0.05 < (data.weights == MOST_WEIGHT).float().mean() < 0.3
+    assert 0.05 < (data.weights(2.0) == 2.0).float().mean() < 0.3
     loss = ppo_loss(
         distribution, values, replace(data, advantages=normalized(data.advantages)), settings, clips(settings)
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from ppo_batches import NUM_ENVS, NUM_STEPS, batch_of, divergence, progress, small_policy
 from recorded_draft import RecordingSgd, recorded_draft
 from torch import Tensor
+from updates import improve, ppo_update
 
-from htsrl.algorithms.ppo import ppo_update
-from htsrl.algorithms.update import improve
+from htsrl.algorithms.ppo import PPOObjective
+from htsrl.algorithms.returns import gae
 from htsrl.config import PPO, Experiment
 from htsrl.policies.policy import Policy
 
@@ -40,6 +43,30 @@ def test_every_epoch_visits_every_step_once_in_its_own_order() -> None:
         assert torch.equal(epoch.sort().values, batch.observations["obs"][..., 0].flatten().sort().values)
     assert not torch.equal(epochs[0], epochs[1])
     assert not torch.equal(epochs[1], epochs[2])
+
+
+@pytest.mark.parametrize(("over", "epsilon"), [("minibatch", 1e-8), ("batch", 1e-5)])
+def test_advantages_are_normalized_by_minibatch_or_once_over_the_batch(
+    over: Literal["minibatch", "batch"], epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What every gradient of both epochs aims at, against NumPy's deviation with n - 1 under its root."""
+    policy, aims = small_policy(), list[tuple[Tensor, Tensor]]()
+    batch, (draft, _) = batch_of(policy), recorded_draft(policy)
+    differentiate = draft.differentiate
+
+    def watched(objective: PPOObjective, at: Policy, chosen: Tensor) -> Tensor:
+        aims.append((chosen, objective.targets.advantages[chosen].clone()))
+        return differentiate(objective, at, chosen)
+
+    monkeypatch.setattr(draft, "differentiate", watched)
+    settings = PPO(epochs=2, num_minibatches=4, advantage_normalization=over)
+    ppo_update(settings, draft, batch, NUM_STEPS, progress())
+    raw = gae(batch.steps, settings.discount, settings.gae_lambda, NUM_STEPS).flatten().double().numpy()
+    for rows, aim in aims:
+        whole = raw if over == "batch" else raw[rows]
+        expected = (raw[rows] - whole.mean()) / (whole.std(ddof=1) + epsilon)
+        np.testing.assert_allclose(aim.numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert len(aims) == 8
 
 
 def test_an_update_stops_before_the_step_that_would_leave_the_target_divergence() -> None:

@@ -8,7 +8,6 @@ import pytest
 from htsrl.dataflow.exchange import Exchange, control_arrays
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.queue import ORDERS, Rollout, RolloutQueue, queue_arrays
-from htsrl.dataflow.versions import NUM_SLOTS
 
 NUM_ENVS = 3
 
@@ -109,7 +108,7 @@ def test_two_that_came_at_the_same_time_are_learned_from_once_each() -> None:
 
 def test_nothing_is_lost_or_doubled_however_long_it_goes_on() -> None:
     line, drawn, learned = Line(length=3), np.random.default_rng(0), []
-    for _ in range(4 * NUM_SLOTS):
+    for _ in range(12):
         while line.queue.oldest(line.exchange.published_version, NUM_ENVS) is None:
             env = int(drawn.choice([0, 0, 0, 1, 2]))
             if line.has_room(env):

@@ -17,10 +17,11 @@ from random_worlds import NUM_ENVS, NUM_STEPS, AnySpace, Rollout, World, worlds
 from torch import Tensor
 from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution
 from torch.distributions import Categorical as TorchCategorical
+from updates import improve
 
 from htsrl.algorithms.draft import Drafts
-from htsrl.algorithms.update import improve
 from htsrl.config import A2C, PPO
+from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.policies.policy import Policy, policy_for
 from htsrl.spaces.observations import MASK_KEY
@@ -162,7 +163,7 @@ def test_an_update_learns_something_finite(world: World, length: int, name: str)
     ring.initialise(rollout.policy)
     behaviour = ring.module(0)
     assert isinstance(behaviour, Policy)
-    draft = Drafts(ring, experiment.algorithm).begin(version=1)
+    draft = Drafts(ring, CommonSettings.of(experiment.algorithm)).begin(version=1)
     before = {name: x.clone() for name, x in behaviour.state_dict().items()}
     metrics = improve(experiment, 0, draft, behaviour, rollout.batch())
     assert all(math.isfinite(metrics[name]) for name in metrics if name != "train/explained_variance")

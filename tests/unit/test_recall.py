@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from htsrl import A2C, Config, Experiment, NotReproduced, Placement
 from htsrl.dataflow.memory import SharedArrays
 from htsrl.placements.blueprint import Blueprint
+from htsrl.placements.survey import draw_blueprint
 from htsrl.roles.actor import Actor
 from htsrl.roles.executor import NO_BELLS, Executor
-from htsrl.survey import draw_blueprint
 
 NUM_ENVS, SYNC_INTERVAL, NUM_ROLLOUTS = 2, 7, 12
 

@@ -14,8 +14,8 @@ from test_custom_policies import Plain, WithConstants, experiment_of
 from torch import Tensor, nn
 
 from htsrl import Config, ConfigError, Experiment, Network, Placement, train
-from htsrl.config_check import check
-from htsrl.survey import draw_blueprint
+from htsrl.config.check import check
+from htsrl.placements.survey import draw_blueprint
 
 
 class Wrong(Plain):

@@ -1,86 +1,110 @@
-"""The page and the README's table say what the records say."""
+"""The page and the documents' tables say what the records say."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import htsrl
-from htsrl.bench.highlights import KINDS, highlights_of
-from htsrl.bench.markdown_html import to_html
-from htsrl.bench.report import BEGIN, END, html_page, newest_records, results_table, with_results
-from htsrl.bench.tables.report import ReportTable
 from htsrl.errors import ConfigError
+from htsrl_bench.highlights import KINDS, highlights_of
+from htsrl_bench.learned import Learned
+from htsrl_bench.markdown_html import to_html
+from htsrl_bench.readme_table import RESULTS, readme_table
+from htsrl_bench.report import BEGIN, END, html_page, read_records, results_table, with_results
+from htsrl_bench.tables.report import ReportTable
+from htsrl_bench.verdict import Verdict
 
 ROOT = Path(htsrl.__file__).parent.parent
+RECORDS = ROOT / "benchmarks"
 PIXEL = b"\x89PNG\r\n\x1a\n"
 
 
-def write(folder: Path, file_stem: str, name: str, seconds: float = 0.5) -> None:
-    summary = {"median_standstill_seconds": seconds} if name == "restart" else {}
-    document = {"name": name, "date": file_stem[:10], "command": f"htsrl bench {name}", "summary": summary}
-    (folder / f"{file_stem}.json").write_text(json.dumps(document))
-    text = f"# {name}\n\n- `htsrl bench {name}`\n- a machine\n\n![{name}]({name}.png)\n\n| a |\n| - |\n| {seconds} |\n"
-    (folder / f"{file_stem}.md").write_text(text)
+def write(folder: Path, name: str, summary: Any) -> None:
+    document = {"name": name, "date": "2026-01-10", "command": f"htsrl bench {name}", "summary": summary}
+    (folder / f"{name}.json").write_text(json.dumps(document))
+    text = f"# {name}\n\n- `htsrl bench {name}`\n- a machine\n\n![{name}]({name}.png)\n\n| a |\n| - |\n| 1 |\n"
+    (folder / f"{name}.md").write_text(text)
     (folder / f"{name}.png").write_bytes(PIXEL)
+
+
+RESTART = {"median_standstill_seconds": 0.25}
+
+
+def learning(*intervals: tuple[str, float, float, float] | None, seeds: int = 5) -> dict[str, Any]:
+    """The summary of a record: (way, mean, low, high) of hts less others."""
+    differences = {way: {"mean": mean, "low": low, "high": high} for way, mean, low, high in filter(None, intervals)}
+    compared = {"means": {"hts": 12.0, "sync": 10.0}, "differences": differences}
+    reached = {"hts": 5, "sync": 4}
+    return {"goal": 475, "num_seeds": seeds, "reached": reached, "over_run": compared, "scores": compared}
 
 
 # Records
 
 
-def test_of_every_name_the_newest_record_counts(tmp_path: Path) -> None:
-    for stem in ("2026-01-09-restart", "2026-01-10-restart-2", "2026-01-10-restart-10", "2026-01-10-restart"):
-        write(tmp_path, stem, "restart")
-    write(tmp_path, "2025-12-31-throughput", "throughput")
-    write(tmp_path, "2026-01-10-restart-busy", "restart")  # renamed by hand: a name of its own
-    (tmp_path / "notes.json").write_text("{}")
+def test_the_most_telling_records_come_first(tmp_path: Path) -> None:
+    for name in ("restart", "learning-b", "throughput-b", "learning-a", "throughput-a"):
+        write(tmp_path, name, {})
 
-    records = newest_records(tmp_path)
+    names = [record.name for record in read_records(tmp_path)]
 
-    assert [record.json_file.stem for record in records] == [
-        "2025-12-31-throughput",
-        "2026-01-10-restart-10",
-        "2026-01-10-restart-busy",
-    ]
+    assert names == ["throughput-a", "throughput-b", "learning-a", "learning-b", "restart"]
 
 
-def test_a_record_about_some_works_does_not_hide_what_is_known_of_others(tmp_path: Path) -> None:
-    standing = {"htsrl": {"median": 100.0}, "fastest": None, "peers": {}, "ratio": None}
-    faster = {**standing, "htsrl": {"median": 200.0}}
-    for stem, works in {
-        "2026-01-09-peers": {"pong": standing, "cartpole": standing},
-        "2026-01-10-peers": {"cartpole": standing},
-        "2026-01-10-peers-2": {"cartpole": faster},
-    }.items():
-        document = {"name": "peers", "date": stem[:10], "command": "htsrl bench peers", "summary": {"work": works}}
-        (tmp_path / f"{stem}.json").write_text(json.dumps(document))
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"name": "restart"}'])
+def test_what_is_not_a_record_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "restart.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"restart\.json is not a record"):
+        read_records(tmp_path)
 
-    records = newest_records(tmp_path)
 
-    assert [record.json_file.stem for record in records] == ["2026-01-10-peers-2", "2026-01-09-peers"]
-    table = results_table(records)
-    assert table.count("cartpole, htsrl") == table.count("200 steps/s") == 1
-    assert table.count("pong, htsrl") == 1
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "restart", RESTART)
+    (tmp_path / "restart.json").rename(tmp_path / "2026-01-10-restart.json")
+    with pytest.raises(ConfigError, match=r"rename it to restart\.json"):
+        read_records(tmp_path)
 
 
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no records"):
-        newest_records(tmp_path)
+        read_records(tmp_path)
+
+
+# The folder
+
+
+def test_the_folder_of_records_is_small_and_holds_nothing_else() -> None:
+    files = [path for path in RECORDS.rglob("*") if path.is_file()]
+    names = {record.name for record in read_records(RECORDS)}
+    assert sum(path.stat().st_size for path in files) < 3_500_000
+    assert {(path.parent, path.stem) for path in files} == {(RECORDS, name) for name in names}
+    assert {path.suffix for path in files} == {".json", ".md", ".png"}
+
+
+def test_every_recorded_interval_follows_from_the_runs_in_its_record() -> None:
+    learned = [record for record in read_records(RECORDS) if record.name.startswith("learning-")]
+    assert len(learned) >= 5
+    for record in learned:
+        runs = [Learned.from_document(run) for run in record.document["repetitions"]]
+        verdict = Verdict.of(record.summary["goal"], runs)
+        assert json.loads(json.dumps(verdict.document())) == record.summary, record.name
+        assert all(sentence in record.markdown() for sentence in verdict.sentences()), record.name
 
 
 # The page
 
 
 def test_the_page_holds_every_record_and_asks_nobody_for_anything() -> None:
-    records = newest_records(ROOT / "benchmarks")
+    records = read_records(RECORDS)
 
     page = html_page(records)
 
     for record in records:
-        assert f'<section id="{record.json_file.stem}">' in page
+        assert f'<section id="{record.name}">' in page
         assert record.document["cpu"] in page
         assert record.json_file.name in page
     num_pictures = sum("![" in record.markdown() for record in records)
@@ -107,42 +131,56 @@ def test_markdown_becomes_elements_and_nothing_slips_through() -> None:
 # The table of results
 
 
-def test_every_number_has_its_command_and_record_beside_it(tmp_path: Path) -> None:
-    write(tmp_path, "2026-01-10-restart", "restart", seconds=0.25)
+def test_every_number_has_its_record_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "restart", RESTART)
 
-    table = results_table(newest_records(tmp_path))
+    table = results_table(read_records(tmp_path), links_to="../benchmarks")
 
-    assert "| a killed executor holds the run up | 0.25 s |" in table
-    assert "`htsrl bench restart`" in table
-    assert "[2026-01-10](benchmarks/2026-01-10-restart.md)" in table
+    assert "| a killed executor holds the run up | 0.25 s | [restart](../benchmarks/restart.md), 2026-01-10 |" in table
 
 
-def test_only_what_is_between_the_markers_changes(tmp_path: Path) -> None:
-    write(tmp_path, "2026-01-10-restart", "restart")
-    records = newest_records(tmp_path)
+def test_only_what_is_between_the_markers_changes() -> None:
+    text = with_results(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new\n")
 
-    text = with_results(f"before\n{BEGIN}\nold\n{END}\nafter\n", records)
-
-    assert text == f"before\n{BEGIN}\n{results_table(records)}{END}\nafter\n"
-    assert with_results(text, records) == text
+    assert text == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert with_results(text, "new\n") == text
     with pytest.raises(ConfigError, match="lacks the lines"):
-        with_results(f"{BEGIN} without an end", records)
+        with_results(f"{BEGIN} without an end", "new\n")
 
 
-def test_the_readme_says_what_the_records_say() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_documents_say_what_the_records_say() -> None:
+    records = read_records(RECORDS)
+    for name, table in {
+        "README.md": readme_table(records),
+        "docs/results.md": results_table(records, links_to="../benchmarks"),
+    }.items():
+        text = (ROOT / name).read_text()
+        assert with_results(text, table) == text, f"the records say something else than {name}; run `make report`"
 
-    assert with_results(text, newest_records(ROOT / "benchmarks")) == text, (
-        "the records have changed; run `htsrl bench report --readme README.md`"
+
+def test_the_readme_has_six_results_at_most() -> None:
+    assert len(RESULTS) <= 6
+    assert len(readme_table(read_records(RECORDS)).splitlines()) == 2 + len(RESULTS)
+
+
+def test_the_readme_names_seeds_and_intervals_and_hides_no_task(tmp_path: Path) -> None:
+    write(tmp_path, "learning-good", learning(("sync", 2.0, 1.25, 2.75)))
+    write(tmp_path, "learning-lone", learning(seeds=1))
+    write(tmp_path, "learning-worse", learning(("sync", -2.0, -3.0, -1.0), seeds=2))
+
+    assert (
+        readme_table(read_records(tmp_path))
+        .splitlines()[2]
+        .endswith(
+            "| [good](benchmarks/learning-good.md) +2 (+1.25 to +2.75), 5 seeds; "
+            "[lone](benchmarks/learning-lone.md) +2 (no interval), 1 seed; "
+            "[worse](benchmarks/learning-worse.md) -2 (-3 to -1), 2 seeds |"
+        )
     )
 
 
 def test_every_kind_of_record_that_there_is_comes_down_to_something() -> None:
-    silent = [
-        record.name
-        for record in newest_records(ROOT / "benchmarks")
-        if not highlights_of(record.name, record.document["summary"])
-    ]
+    silent = [record.name for record in read_records(RECORDS) if not highlights_of(record.name, record.summary)]
     assert silent == []
 
 
@@ -166,22 +204,28 @@ def test_a_schedule_has_its_speed_and_share() -> None:
     assert found == ("pong-ppo: steps/s, and share of the roofline", "hts 1,640 (97%), sync 620 (90%)")
 
 
-def test_learning_is_compared_with_every_other_way() -> None:
-    difference = {"low": -1.25, "high": 2.0}
-    reached = {"goal": 475, "reached": {"hts": 5, "sync": 4}}
-    compared = {"differences": {"sync": difference, "async": difference}}
+def test_learning_is_compared_with_every_other_way_and_names_its_seeds() -> None:
+    found = highlights_of("learning-cartpole", learning(("sync", 0.5, -1.25, 2.0)))
 
-    found = highlights_of("learning-cartpole", {**reached, "over_run": compared, "scores": compared})
-
+    what = "hts less others (95 % interval, paired seeds)"
     assert found == [
-        ("cartpole: seeds that reached 475", "hts 5, sync 4"),
-        ("cartpole: mean return over the run, hts less others (95 %)", "sync -1.25 to +2, async -1.25 to +2"),
-        ("cartpole: score, hts less others (95 %)", "sync -1.25 to +2, async -1.25 to +2"),
+        ("cartpole, 5 seeds: how many reached 475", "hts 5, sync 4"),
+        (f"cartpole, 5 seeds: mean return over the run, {what}", "sync +0.5 (-1.25 to +2)"),
+        (f"cartpole, 5 seeds: score, {what}", "sync +0.5 (-1.25 to +2)"),
     ]
-    for older in ({"difference": difference}, {"differences": {"sync": difference}}):
-        found = highlights_of("learning-cartpole", {**reached, **older})
-        assert found[1:] == [("cartpole: mean return over the run, hts less others (95 %)", "sync -1.25 to +2")]
-    assert len(highlights_of("learning-cartpole", {**reached, "difference": None})) == 1
+    assert highlights_of("learning-cartpole", learning(seeds=1))[1] == (
+        f"cartpole, 1 seed: mean return over the run, {what}",
+        "sync +2 (no interval)",
+    )
+    assert highlights_of("learning-cartpole", learning(("sync", 0.0, 0.0, 0.0)))[2][1] == "sync +0 on each"
+
+
+def test_scores_of_several_seeds_have_an_interval() -> None:
+    scores = {f"CartPole-v1 ppo hts seed {seed}": {"score": score} for seed, score in ((1, 2.0), (2, 4.0), (3, 6.0))}
+
+    assert highlights_of("runs-cartpole", scores) == [
+        ("cartpole, 3 seeds: score of CartPole-v1 ppo hts", "4 (95 % interval -0.9683 to 8.968)")
+    ]
 
 
 def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:
@@ -189,14 +233,19 @@ def test_a_record_of_an_unknown_kind_has_no_highlights() -> None:
     assert {"throughput", "limits", "variance", "determinism"} <= set(KINDS)
 
 
-def test_bench_report_writes_the_page_and_renews_the_readme(tmp_path: Path) -> None:
-    write(tmp_path, "2026-01-10-restart", "restart")
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{BEGIN}\n{END}\n")
+def test_bench_report_writes_the_page_and_renews_the_documents(tmp_path: Path) -> None:
+    records, page = tmp_path / "benchmarks", tmp_path / "build" / "report.html"
+    records.mkdir()
+    write(records, "restart", RESTART)
+    write(records, "learning-good", learning(("sync", 2.0, 1.25, 2.75)))
+    readme, results = tmp_path / "README.md", tmp_path / "results.md"
+    for document in (readme, results):
+        document.write_text(f"{BEGIN}\n{END}\n")
 
-    assert ReportTable(records=tmp_path, readme=readme).run() == 0
+    assert ReportTable(records=records, page=page, readme=readme, results=results).run() == 0
 
-    assert "0.50 s" in readme.read_text()
-    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert "+1.25 to +2.75" in readme.read_text()
+    assert "0.25 s" in results.read_text()
+    assert page.read_text().startswith("<!doctype html>")
     with pytest.raises(ConfigError, match="cannot read"):
-        ReportTable(records=tmp_path, readme=tmp_path / "nowhere.md").run()
+        ReportTable(records=records, page=page, readme=tmp_path / "nowhere.md").run()

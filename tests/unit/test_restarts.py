@@ -15,9 +15,9 @@ from htsrl.errors import (
     WaitTimeout,
 )
 from htsrl.placements.restarts import (
-    MOST_KILLS_AT_ONE_POINT,
-    MOST_KILLS_IN_ONE_STEP,
-    MOST_UNCLEAR_CRASHES,
+    MAX_KILLS_AT_ONE_POINT,
+    MAX_KILLS_IN_ONE_STEP,
+    MAX_UNCLEAR_CRASHES,
     Death,
     Restarts,
 )
@@ -47,14 +47,14 @@ def test_two_environments_that_fail_in_turn_do_not_go_on_for_ever() -> None:
 
 def test_kills_from_outside_are_forgiven_more_often_at_one_point() -> None:
     restarts = Restarts(allowed=True)
-    for _ in range(MOST_KILLS_AT_ONE_POINT):
+    for _ in range(MAX_KILLS_AT_ONE_POINT):
         assert restarts.judge(death(by_sigkill=True)) is None
     assert restarts.judge(death(by_sigkill=True)) is not None
 
 
 def test_kills_in_one_step_of_an_environment_are_forgiven_less_often_and_laid_to_its_charge() -> None:
     restarts, killed = Restarts(allowed=True), Death(0, "step 7", by_sigkill=True, error=PeerDied("it died"), suspect=5)
-    assert [restarts.judge(killed) for _ in range(MOST_KILLS_IN_ONE_STEP)] == [None] * MOST_KILLS_IN_ONE_STEP
+    assert [restarts.judge(killed) for _ in range(MAX_KILLS_IN_ONE_STEP)] == [None] * MAX_KILLS_IN_ONE_STEP
     fatal = restarts.judge(killed)
     assert isinstance(fatal, EnvironmentFailure)
     assert fatal.env == 5
@@ -75,5 +75,5 @@ def test_without_restarts_the_first_death_is_the_end() -> None:
 def test_a_crash_that_may_be_of_several_is_given_time_to_become_clear() -> None:
     restarts = Restarts(allowed=True)
     crash = Death(0, point="here", by_sigkill=False, error=UnclearCrash("in one of environments [0, 1]"))
-    assert [restarts.judge(crash) for _ in range(MOST_UNCLEAR_CRASHES)] == [None] * MOST_UNCLEAR_CRASHES
+    assert [restarts.judge(crash) for _ in range(MAX_UNCLEAR_CRASHES)] == [None] * MAX_UNCLEAR_CRASHES
     assert restarts.judge(crash) is crash.error

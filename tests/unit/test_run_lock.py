@@ -17,13 +17,13 @@ import pytest
 
 import htsrl
 from htsrl.errors import RunFolderError
-from htsrl.run_lock import RunLock
+from htsrl.runs.lock import RunLock
 
 PACKAGE_ROOT = Path(htsrl.__file__).parents[1]
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from htsrl.run_lock import RunLock
+from htsrl.runs.lock import RunLock
 
 lock = RunLock.acquire(Path(sys.argv[1]))
 worker = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)

@@ -13,14 +13,15 @@ from gymnasium import spaces
 from helpers import run
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from updates import PPOProgress, ppo_update
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network
 from htsrl.algorithms.batch import Batch, flat_steps
-from htsrl.algorithms.objective import Objective, Targets
-from htsrl.algorithms.ppo import PPOProgress, ppo_update
+from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.ppo import PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Sequences, taken
-from htsrl.config_check import check
+from htsrl.config.check import check
 from htsrl.envs.team import Info, Team
 from htsrl.policies.policy import Past, Policy, build_policy
 
@@ -152,8 +153,8 @@ class FakeDraft:
     def __init__(self, policy: nn.Module) -> None:
         self.policy = policy
 
-    def targets(self, num_rows: int) -> Targets:
-        return Targets(*torch.zeros(4, num_rows))
+    def targets(self, kind: type[PPOTargets], num_rows: int) -> PPOTargets:
+        return PPOTargets(*torch.zeros(4, num_rows))
 
     def differentiate(self, objective: Objective, at: Any, chosen: Chosen) -> tuple[Tensor, ...]:
         return objective(at, chosen)
@@ -178,7 +179,7 @@ def test_the_minibatches_of_an_epoch_hold_whole_sequences_each_once() -> None:
     recording = RecordingPolicy(policy)
     settings, progress = (
         PPO(epochs=2, num_minibatches=4),
-        PPOProgress(1, 0, 1e-3, 0.2, is_decoupled=False, sequence_steps=length),
+        PPOProgress(1, 0, 1e-3, 0.2, sequence_steps=length),
     )
     draft: Any = FakeDraft(recording)
     ppo_update(settings, draft, batch, num_steps, progress)
@@ -261,8 +262,14 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
             "backpropagation_length=0 must be at least 1",
         ),
         (
-            Experiment("CartPole-v1", num_envs=3, sync_interval=32, network=Network(memory="lstm")),
-            "3 of 32 steps do not divide into num_minibatches=16; use 3, or another backpropagation_length",
+            Experiment(
+                "CartPole-v1",
+                algorithm=PPO(num_minibatches=16),
+                num_envs=3,
+                sync_interval=32,
+                network=Network(memory="lstm"),
+            ),
+            "3 sequences of 32 steps do not divide into num_minibatches=16; use 3, or another backpropagation_length",
         ),
         (
             Experiment("CartPole-v1", network=Network(memory="lstm", memory_size=0)),
@@ -277,9 +284,9 @@ def test_sequences_that_do_not_divide_are_answered_with_numbers_that_do(experime
 
 @pytest.mark.parametrize(
     ("unroll", "asked", "length"),
-    [(128, None, 32), (5, None, 5), (40, None, 20), (37, None, 1), (64, 64, 64), (64, 4, 4)],
+    [(128, None, 32), (5, None, 5), (40, None, 20), (37, None, 37), (122, None, 61), (64, 64, 64), (64, 4, 4)],
 )
-def test_the_length_of_sequences_is_the_largest_divisor_up_to_32_unless_asked(
+def test_the_length_of_sequences_is_the_largest_divisor_up_to_32_or_the_next_where_that_is_far(
     unroll: int, asked: int | None, length: int
 ) -> None:
     network = Network(memory="lstm", backpropagation_length=asked)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from signalled_program import BOTH, Program
 
-from htsrl.interrupts import ECHO_SECONDS
+from htsrl.processes.interrupts import ECHO_SECONDS
 
 LONGER_THAN_AN_ECHO = 3 * ECHO_SECONDS
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}

@@ -13,10 +13,10 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from htsrl.config import Config, Experiment, Placement
 from htsrl.placements.blueprint import Blueprint, write_blueprint
-from htsrl.placements.messages import Earpiece, Mouthpiece
+from htsrl.placements.messages import ReportReader, ReportWriter
 from htsrl.placements.preparation import make_ahead, prepare
 from htsrl.placements.spares import FIRST_AFTER_SECONDS, NEXT_AFTER_SECONDS, PREPARATION_SECONDS, Spares
-from htsrl.survey import draw_blueprint
+from htsrl.placements.survey import draw_blueprint
 
 
 class Process:
@@ -24,7 +24,7 @@ class Process:
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.earpiece = self
+        self.report_reader = self
         self.has_ended = False
 
     def read(self) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def test_an_environment_that_cannot_be_made_ahead_stops_no_spare(tmp_path: Path,
     blueprint_fd = write_blueprint(blueprint_of(fragile))
     trouble.touch()
     read_fd, write_fd = os.pipe()
-    assert prepare(blueprint_fd, Mouthpiece(write_fd)) == []
-    assert [message["done"] for message in Earpiece(read_fd).read()] == [False, True]
+    assert prepare(blueprint_fd, ReportWriter(write_fd)) == []
+    assert [message["done"] for message in ReportReader(read_fd).read()] == [False, True]
     for fd in (blueprint_fd, read_fd, write_fd):
         os.close(fd)

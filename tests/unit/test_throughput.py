@@ -9,25 +9,25 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
 from helpers import run
 
-from htsrl.bench import determinism, soak, throughput
-from htsrl.bench.bars import draw_throughput
-from htsrl.bench.determinism import DeterminismBench, Pair
-from htsrl.bench.env_memory import env_megabytes
-from htsrl.bench.limits import StepCosts
-from htsrl.bench.process_tree import Memory, cpu_seconds, memory_of, tree_of
-from htsrl.bench.soak import Look, Soaked
-from htsrl.bench.tables.determinism import DeterminismTable
-from htsrl.bench.tables.soak import SoakTable
-from htsrl.bench.tables.throughput import ThroughputTable
-from htsrl.bench.throughput import Measured, ThroughputBench, Watched
-from htsrl.bench.ways import WAYS
-from htsrl.config import Config, Experiment, available_cores
+from htsrl.config import Config, available_cores
+from htsrl.config.schedule_names import BUILT_IN
 from htsrl.errors import ConfigError
+from htsrl_bench import determinism, soak, throughput
+from htsrl_bench.bars import draw_throughput
+from htsrl_bench.determinism import DeterminismBench, Pair
+from htsrl_bench.env_memory import env_megabytes
+from htsrl_bench.limits import StepCosts
+from htsrl_bench.process_tree import Memory, cpu_seconds, memory_of, tree_of
+from htsrl_bench.soak import Look, Soaked
+from htsrl_bench.tables.determinism import DeterminismTable
+from htsrl_bench.tables.soak import SoakTable
+from htsrl_bench.tables.throughput import ThroughputTable
+from htsrl_bench.throughput import Measured, ThroughputBench, Watched
+from htsrl_bench.ways import WAYS
 
 BENCH = ThroughputBench(("cartpole-ppo",), ("hts", "sync"), 1.0, 1.0, repetitions=2)
 
@@ -104,7 +104,7 @@ def test_the_parts_around_a_run_are_measured_then() -> None:
 
 
 def test_all_schedules_that_htsrl_knows_are_compared() -> None:
-    assert set(throughput.SCHEDULES) == set(get_args(get_type_hints(Experiment)["schedule"]))
+    assert set(throughput.SCHEDULES) == set(BUILT_IN)
     for schedule in throughput.SCHEDULES:
         assert throughput.watched_config("pong-a2c", schedule).experiment.schedule == schedule
     uncorrected = throughput.watched_config("pong-ppo", "hts-uncorrected").experiment
@@ -156,7 +156,7 @@ def test_bench_throughput_watches_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
     table.run()
 
-    (path,) = tmp_path.glob("*-throughput.json")
+    (path,) = tmp_path.glob("throughput-cartpole-ppo.json")
     document = json.loads(path.read_text())
     runs, summary = document["repetitions"], document["summary"]
     assert [of.get("schedule") for of in runs] == ["hts", "sync"]
@@ -177,7 +177,7 @@ def test_bench_soak_looks_at_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     SoakTable(work=("cartpole-ppo",), seconds=0.3, output=tmp_path).run()
 
-    (path,) = tmp_path.glob("*-soak.json")
+    (path,) = tmp_path.glob("soak.json")
     assert json.loads(path.read_text())["summary"]["cartpole-ppo, hts"]["last_megabytes"] > 100
     assert "growth" in path.with_suffix(".md").read_text()
 
@@ -225,17 +225,29 @@ def test_the_sides_differ_in_nothing_but_determinism_and_take_turns(
     DeterminismTable(work=("cartpole-ppo",), repetitions=2, output=tmp_path).run()
 
     assert ran == [False, True, True, False]
-    document = json.loads(next(tmp_path.glob("*-determinism.json")).read_text())
+    document = json.loads(next(tmp_path.glob("determinism-cartpole-ppo.json")).read_text())
     sides = document["configs"].values()
     assert [side["experiment"].pop("imports") for side in sides] == [[], [determinism.FREE_RUNNING]]
     first, second = sides
     assert first == second
 
 
+def test_each_work_has_a_record_of_its_own_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(determinism, "_steps_per_second", lambda config, seconds: 100.0)
+    works = ("cartpole-ppo", "halfcheetah-ppo")
+    DeterminismTable(work=works, repetitions=2, output=tmp_path).run()
+
+    for work in works:
+        document = json.loads((tmp_path / f"determinism-{work}.json").read_text())
+        assert [pair["work"] for pair in document["repetitions"]] == [work, work]
+        assert list(document["summary"]["works"]) == [work]
+        assert len(document["configs"]) == 2
+
+
 def test_free_running_pads_nothing() -> None:
     script = """
 import numpy as np
-from htsrl.bench import unsafe_free_running
+from htsrl_bench import unsafe_free_running
 from htsrl.dataflow.reference_shape import ReferenceShape
 cells, columns = np.array([5, 6]), np.array([1, 3])
 shape = ReferenceShape((4, 8))

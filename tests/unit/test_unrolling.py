@@ -23,11 +23,10 @@ from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.trajectory import MEMORY
 from htsrl.envs.team import Info
 from htsrl.numerics import single_threaded
+from htsrl.placements.survey import draw_blueprint
 from htsrl.policies.memory import Lstm
 from htsrl.policies.policy import Past, Policy, build_policy
 from htsrl.roles.executor import NO_BELLS
-from htsrl.roles.feed import feed_of
-from htsrl.survey import draw_blueprint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -172,10 +171,10 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
         parameters.initialise(blueprint.build_policy())
 
         def copy_interval(update: int) -> None:
-            fields = {name: x.copy() for name, x in feed_of(shared).fields(update).items()}
+            fields = {name: x.copy() for name, x in shared.source.fields(update).items()}
             batch = Batch.from_storage(fields, shared.storages.spec.observation_names, torch.device("cpu"))
             behaviour = blueprint.build_policy()
-            acting = parameters.module(feed_of(shared).behaviour_version(update) or 0)
+            acting = parameters.module(shared.source.behaviour_version(update) or 0)
             behaviour.load_state_dict(acting.state_dict())
             found.append(Interval(fields, batch, behaviour))
 

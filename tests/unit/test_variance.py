@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from htsrl.bench import variance
-from htsrl.bench.headline import HEADLINE, Headline, measure_headline
-from htsrl.bench.lag import LAG_POINTS, lag_rows, lag_table
-from htsrl.bench.points import Measured, Point, _load, lockstep, run_point
-from htsrl.bench.tables.variance import FIGURES, VarianceTable
-from htsrl.bench.variance import VarianceBench
 from htsrl.errors import ConfigError
+from htsrl_bench import variance
+from htsrl_bench.headline import HEADLINE, Headline, measure_headline
+from htsrl_bench.lag import LAG_POINTS, lag_rows, lag_table
+from htsrl_bench.points import Measured, Point, _load, lockstep, run_point
+from htsrl_bench.tables.variance import FIGURES, VarianceTable
+from htsrl_bench.variance import VarianceBench
 
 MEAN = 0.005
 BENCH = VarianceBench(tuple(FIGURES.values()), MEAN, 4.0, repetitions=1, headline_repetitions=2)
@@ -169,7 +169,7 @@ def test_bench_variance_writes_a_record_and_a_picture(tmp_path: Path, monkeypatc
 
     VarianceTable(output=tmp_path).run()
 
-    (path,) = tmp_path.glob("*-variance.json")
+    (path,) = tmp_path.glob("variance.json")
     document = json.loads(path.read_text())
     assert document["command"] == "htsrl bench variance"
     assert set(document["configs"]) >= {run["config"] for run in document["repetitions"]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from htsrl.bench.claims import Barrier, StepTime, slowest_interval_seconds
 from htsrl.config import available_cores
+from htsrl.envs.check.claims import Barrier, StepTime, slowest_interval_seconds
 from htsrl.envs.check.timing import Spread, StepTimes, shown_seconds
 
 NUM_ENVS = 16

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from htsrl.config import EnvFactory, available_cores
-from htsrl.config_file import env_name
+from htsrl.config.file import env_name
 from htsrl.envs.check.advice import executors_advice, sync_interval_advice
 from htsrl.envs.check.examination import PLAYED, REPLAYED
 from htsrl.envs.check.findings import Finding, Report
@@ -29,7 +29,7 @@ from htsrl.errors import ConfigError
 
 DEFAULT_STEPS = 2000
 DEFAULT_DEADLINE_SECONDS = 60.0
-LARGEST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 
 Announce = Callable[[str], None]
 
@@ -53,8 +53,8 @@ def check_env(
     """
     if steps < 1:
         raise ConfigError(f"steps={steps} must be at least 1")
-    if not 0 <= seed <= LARGEST_SEED:
-        raise ConfigError(f"seed={seed} must be from 0 to {LARGEST_SEED}")
+    if not 0 <= seed <= MAX_SEED:
+        raise ConfigError(f"seed={seed} must be from 0 to {MAX_SEED}")
     if not 0 < deadline_seconds < math.inf:
         raise ConfigError(f"deadline_seconds={deadline_seconds} must be finite and above 0")
     if plot is not None:

@@ -12,40 +12,40 @@ import cloudpickle
 import numpy as np
 
 from htsrl.envs.check.examination import examine, play_only
-from htsrl.envs.check.job import Job, Mouthpiece
+from htsrl.envs.check.job import Job, ReportWriter
 from htsrl.envs.check.rules import contract_findings
 from htsrl.errors import ConfigError, EnvironmentFailure
-from htsrl.parent_death import die_with_parent
+from htsrl.processes.parent_death import die_with_parent
 
 
 def main() -> None:
-    mouthpiece = Mouthpiece(int(sys.argv[1]))
+    report_writer = ReportWriter(int(sys.argv[1]))
     try:
-        mouthpiece.stage("while the environment's module was imported")
+        report_writer.stage("while the environment's module was imported")
         job: Job = cloudpickle.load(sys.stdin.buffer)
         die_with_parent(job.parent_pid)
         random.seed(job.global_seed)
         np.random.seed(job.global_seed)
-        _work(job, mouthpiece)
+        _work(job, report_writer)
     except ConfigError as error:
-        mouthpiece.end("bad input", str(error))
+        report_writer.end("bad input", str(error))
     except EnvironmentFailure as error:
-        mouthpiece.end("failure", str(error))
+        report_writer.end("failure", str(error))
     except BaseException as error:  # SystemExit among them: the environment's doing, to be told rather than obeyed
-        mouthpiece.end("failure", f"{type(error).__name__}: {error}")
+        report_writer.end("failure", f"{type(error).__name__}: {error}")
     else:
-        mouthpiece.end("done")
+        report_writer.end("done")
 
 
-def _work(job: Job, mouthpiece: Mouthpiece) -> None:
+def _work(job: Job, report_writer: ReportWriter) -> None:
     if job.task == "contract":
-        mouthpiece.stage("in its first steps, under Gymnasium's checker")
+        report_writer.stage("in its first steps, under Gymnasium's checker")
         for finding in contract_findings(job.subject.make):
-            mouthpiece.finding(finding)
+            report_writer.finding(finding)
     elif job.task == "examine":
-        examine(job, mouthpiece)
+        examine(job, report_writer)
     else:
-        play_only(job, mouthpiece)
+        play_only(job, report_writer)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Job:
     parent_pid: int
 
 
-class Mouthpiece:
+class ReportWriter:
     """The way from that process back; everything is written at once, for the environment may end the process."""
 
     def __init__(self, fd: int) -> None:

@@ -68,7 +68,7 @@ def run_job(job: Job, conditions: Conditions, deadline_seconds: float) -> Accoun
             if account.take(message):
                 _wait(process)
                 return account
-        account.failure = _obituary(process, account, deadline_seconds)
+        account.failure = _death_report(process, account, deadline_seconds)
         return account
     finally:
         _end(process)
@@ -108,7 +108,7 @@ def _messages(fd: int, deadline_seconds: float) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def _obituary(process: subprocess.Popen[bytes], account: Account, deadline_seconds: float) -> str:
+def _death_report(process: subprocess.Popen[bytes], account: Account, deadline_seconds: float) -> str:
     _wait(process)
     code = process.poll()
     if code is None:

@@ -11,12 +11,14 @@ from typing import Any
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 
+from htsrl.config import Network
 from htsrl.envs.check.findings import Finding
 from htsrl.envs.contract import check_contract
 from htsrl.envs.random_actions import mask_among
 from htsrl.envs.random_play import random_play
 from htsrl.envs.team import Team, team_size_of
 from htsrl.errors import ConfigError, RuleBroken
+from htsrl.policies.choice import choices_for
 from htsrl.spaces import Interface, action_layout, observation_leaves
 
 TEAM_STEPS = 200
@@ -64,9 +66,12 @@ def _space_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
 def _interface_findings(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:
     """Whether the spaces go together: an action mask must fit the actions."""
     try:
-        Interface(env.observation_space, env.action_space)
+        interface = Interface(env.observation_space, env.action_space)
     except ConfigError as error:
         yield Finding("fail", "spaces", str(error))
+        return
+    for choice in choices_for(interface.observations, Network()):
+        yield Finding("ok", "network", choice)
 
 
 def _quick_look(env: gymnasium.Env[Any, Any]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ LEFT, RIGHT, BALL, ACTIVE = range(LAYERS)
 CHANNELS = LAYERS * STACK
 MARK = 255
 EDGE_X, EDGE_Y = 1.0, 1.0 / 2.25  # of the map, in the engine's coordinates
-MOST_PLAYERS = 11
+MAX_PLAYERS = 11
 GAME_MODES = 7
 MISSING = -1.0
 NOBODY = -1
@@ -93,7 +93,7 @@ class Vectors:
         owner = _one_hot(info.ball_owned_team + 1, 3)
         mode = _one_hot(int(info.game_mode), GAME_MODES)
         for row, player in zip(observations, _controlled(info, self._players), strict=True):
-            row[:] = [*players, *ball, *owner, *_one_hot(player, MOST_PLAYERS), *mode]
+            row[:] = [*players, *ball, *owner, *_one_hot(player, MAX_PLAYERS), *mode]
 
 
 def _cell(position: Any) -> int:
@@ -114,7 +114,7 @@ def _controlled(info: Any, players: range) -> list[int]:
 
 def _padded(vectors: list[Any]) -> list[float]:
     flat = [vector[axis] for vector in vectors for axis in range(2)]
-    return flat + [MISSING] * (2 * MOST_PLAYERS - len(flat))
+    return flat + [MISSING] * (2 * MAX_PLAYERS - len(flat))
 
 
 def _one_hot(index: int, size: int) -> list[float]:

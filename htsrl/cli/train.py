@@ -1,0 +1,240 @@
+"""`htsrl train`: the flags of the experiment, its algorithm and its placement."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from htsrl.cli.arguments import Flags, refuse_names_from_elsewhere
+from htsrl.cli.folder import ObserverFlags, find_modules_here
+from htsrl.config import Config, Experiment, Network, Placement
+from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
+from htsrl.config.file import load_config, named_env, resolve_algorithm, resolve_typed_env
+from htsrl.config.fit import choices, fitted
+from htsrl.config.presets import PRESETS, preset, preset_name
+from htsrl.config.schedule_names import registered as registered_schedules
+from htsrl.dataflow.trajectory import SUCCESS
+from htsrl.errors import ConfigError
+from htsrl.evaluate import evaluate
+from htsrl.metrics.episode_progress import EpisodeProgress
+from htsrl.metrics.evaluation import Evaluation
+from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.result import RunResult
+from htsrl.plain_files import printable
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.trust import Vouched, admit_file
+from htsrl.train import resume_or_start, train_watched
+
+NO_ENV = ""
+Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _NetworkFlags(Network):
+    """The network as flags: on a command line, a network of one's own is a name."""
+
+    policy: Annotated[str | None, tyro.conf.arg(metavar="MODULE:CLASS")] = None
+    """A network of your own in place of the encoder."""
+
+
+@dataclass(frozen=True)
+class _ExperimentFlags(Experiment):
+    """The experiment as flags: on a command line, an environment is a name."""
+
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV_ID")] = tyro.MISSING
+    """A Gymnasium id such as CartPole-v1, module:Env-v0, or MODULE:FUNCTION that returns an environment."""
+    imports: Annotated[Repeatable, tyro.conf.arg(name="import", metavar="MODULE")] = ()
+    """Import this module in every process first, for environments that register themselves."""
+    env_args: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+    network: _NetworkFlags = field(default_factory=_NetworkFlags)
+    init_from: Annotated[str | None, tyro.conf.arg(metavar="RUN[@best|@N]")] = None
+    """Begin with the weights of another run, taken over by name and shape: its newest version, the checkpoint with the
+    best return, or version N. What starts new is listed, and the optimizer does."""
+    schedule: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(registered_schedules()) + ",MODULE:CLASS}")] = "hts"
+    """hts: learn while rolling out, `lag` versions behind. sync: in turn, lag 0. lockstep: sync with a barrier at every
+    step, the classic baseline. async: nobody waits, and no two runs are alike, as IMPALA and GA3C."""
+
+
+@dataclass(frozen=True)
+class PlacementFlags(Placement):
+    backend: Annotated[Literal["inline", "processes"], tyro.conf.arg(name="placement")] = "processes"
+    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+    log_info: Annotated[Repeatable, tyro.conf.arg(metavar="KEY")] = ()
+    """A key of `info` whose number at an episode's end is logged, as a mean over the last hundred; `is_success` always
+    is."""
+
+
+@dataclass(frozen=True)
+class _TrainFlags:
+    algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(registered()) + ",MODULE:CLASS}")]
+    """Algorithm, by name or one of your own; its flags are listed below."""
+    preset: Literal["auto", "none", "atari", "football", "mujoco"]
+    """Settings to start from; auto takes those for the kind of environment, if there are any. Flags override it."""
+    config: Path | None
+    """Start from this file, such as the config.json of another run, and no preset; flags override it."""
+    env_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")]
+    """An argument for the environment's constructor, the value in JSON."""
+    trust: bool
+    """Run whatever code the file of --config names, as if you had written it."""
+    eval_episodes: int
+    """After training, play so many episodes with the final policy and print the score."""
+    named: tyro.conf.Suppress[tuple[str, ...]]
+    """The environment and the modules on the command line: those are named by the user. Not each of its words, for a
+    file may well name a module `train`."""
+    resume_or_start: bool
+    """For jobs that may be killed and begun again: start, resume what is in --run-dir, or show that it is complete."""
+    observers: ObserverFlags
+    placement: PlacementFlags
+    given: tyro.conf.Suppress[tuple[str, ...]]
+    """Settings that the command line names, which a preset's others are fitted to."""
+
+    def run(self) -> int:
+        flags: _ExperimentFlags = getattr(self, "experiment")  # noqa: B009  (`train_command` adds it)
+        if self.config is not None:
+            imports = tuple(module for module in flags.imports if module in self.named)
+            vouched = Vouched(env=flags.env in self.named, imports=imports, everything=self.trust)
+            admit_file(self.config, plain(Experiment, flags), vouched)
+        find_modules_here()
+        env_args = {**flags.env_args, **dict(parse_env_arg(text) for text in self.env_arg)}
+        asked = dataclasses.replace(plain(Experiment, flags), env=resolve_typed_env(flags.env), env_args=env_args)
+        experiment = asked
+        preset = preset_name(flags.env) if self.preset == "auto" and self.config is None else self.preset
+        if self.algo in PRESETS.get(preset or "none", {}):
+            warn_on_stderr(f"preset    {preset} ({self.algo}); --preset none starts from the plain defaults")
+            experiment = fitted(asked, self.given)
+            for line in choices(asked, experiment):
+                warn_on_stderr(line)
+        config = Config(experiment, plain(Placement, self.placement))
+        watching = self.observers.watching()
+        result = resume_or_start(config, watching) if self.resume_or_start else train_watched(config, watching)
+        print_result(result)
+        if self.eval_episodes:
+            with EpisodeProgress(self.eval_episodes, self.placement.progress) as progress:
+                evaluation = evaluate(result.run_dir, self.eval_episodes, watch=progress.update, trust=True)
+            print(
+                f"score     {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f}, {self.eval_episodes} episodes"
+            )
+            print_info(evaluation)
+            watching.tell_evaluation(evaluation, warn_on_stderr)
+        return 0
+
+
+@cache
+def train_command(algo: str) -> Any:
+    """The command with the flags of an algorithm: those of its settings."""
+    settings = settings_class(algo)
+    algorithm = ("algorithm", settings, field(default_factory=settings))
+    experiment = make_dataclass("_Experiment", [algorithm], bases=(_ExperimentFlags,), frozen=True)
+    namespace = {"__doc__": "Train an agent and write a folder of results."}
+    return make_dataclass("Train", [("experiment", experiment)], bases=(_TrainFlags,), frozen=True, namespace=namespace)
+
+
+def train_defaults(arguments: Sequence[str]) -> Any:
+    """The command's defaults: those of the algorithm and the file that the arguments name."""
+    first_look = ArgumentParser(add_help=False, allow_abbrev=False)
+    first_look.add_argument("--algo", nargs="?")
+    first_look.add_argument("--config", nargs="?", type=Path)
+    first_look.add_argument("--preset", nargs="?", default="auto")
+    first_look.add_argument("--import", nargs="?", action="append", default=[], dest="imports")
+    known, _ = first_look.parse_known_args(arguments)
+    # The environment stays a name for now: one on the command line goes before it.
+    base = load_config(known.config, env=named_env(known.config) or NO_ENV) if known.config else None
+    if base is not None and known.algo is None and isinstance(base.experiment.algorithm, NamedAlgorithm):
+        admit_file(known.config, base.experiment, Vouched(env=True, everything="--trust" in arguments))
+    if known.algo is not None or base is not None:
+        find_modules_here()
+    algo = known.algo or (algorithm_name(base.experiment.algorithm) if base else "ppo")
+    try:
+        command = train_command(algo)
+    except ConfigError as error:
+        raise ConfigError(f"--algo {algo}: {error}") from error
+    name = _preset(known.preset, base, arguments, algo)
+    settings = preset(NO_ENV, algo, name) if name != "none" else base and base.experiment
+    experiment = _flags(typing.get_type_hints(command)["experiment"], settings)
+    # Another algorithm of the file's is not even imported: nobody has said that its code may run.
+    is_files = algorithm_name(experiment.algorithm) == algo
+    algorithm = resolve_algorithm(experiment.algorithm) if is_files else settings_class(algo)()
+    experiment = dataclasses.replace(experiment, algorithm=algorithm)
+    placement = dataclasses.replace(_flags(PlacementFlags, base and base.placement), run_dir=None)
+    given = Flags(command).given(arguments)
+    if list(arguments[:1]) == ["train"]:
+        others = {other: Flags(train_command(other)) for other in BUILT_IN if other != algo}
+        refuse_names_from_elsewhere(arguments, Flags(command), others, algo)
+    return command(
+        algo,
+        name,
+        known.config,
+        (),
+        trust=False,
+        eval_episodes=0,
+        named=(*Flags(command).words(arguments)[1:], *filter(None, known.imports)),
+        resume_or_start=False,
+        observers=ObserverFlags(),
+        placement=placement,
+        given=tuple(sorted(given)),
+        experiment=experiment,
+    )
+
+
+def _preset(asked: str | None, base: Config | None, arguments: Sequence[str], algo: str) -> Any:
+    """The preset's name; with auto, it is that of the environment, which is one of the arguments."""
+    if asked not in {"auto", "none", *PRESETS}:
+        return "none"  # the parser refuses it in a moment
+    if asked != "auto":
+        if base is not None and asked != "none":
+            raise ConfigError(f"--preset {asked} and --config are both something to start from; use one of them")
+        return asked
+    if base is not None:
+        return "none"
+    names = [name for name in map(preset_name, Flags(train_command(algo)).words(arguments)) if name]
+    return next((name for name in names if algo in PRESETS[name]), "none")
+
+
+def _flags(cls: Any, values: Any) -> Any:
+    """`values` as flags with these defaults; an environment that is not named must be given."""
+    given = {f.name: getattr(values, f.name) for f in dataclasses.fields(values)} if values else {}
+    if isinstance(given.get("network"), Network):
+        given["network"] = _NetworkFlags(**vars(given["network"]))
+    return cls(**{name: value for name, value in given.items() if value != NO_ENV})
+
+
+def plain(cls: Any, flags: Any) -> Any:
+    """Flags as the plain dataclass that they extend."""
+    values = {f.name: getattr(flags, f.name) for f in dataclasses.fields(cls)}
+    return cls(**{name: plain(Network, x) if isinstance(x, _NetworkFlags) else x for name, x in values.items()})
+
+
+def parse_env_arg(text: str) -> tuple[str, Any]:
+    """`key=value`, the value as JSON where it is, else as the text itself."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"--env-arg {text} must be KEY=VALUE, such as --env-arg gravity=9.81")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def print_info(evaluation: Evaluation) -> None:
+    """What environments told of the episodes."""
+    for key, mean in evaluation.info_means.items():
+        print(printable(f"{'success' if key == SUCCESS else key:9} {mean:.4g}"))
+
+
+def print_result(result: RunResult) -> None:
+    folder = RunFolder(result.run_dir)
+    mean_return = "no episode ended" if result.mean_return is None else f"{result.mean_return:.2f}"
+    print(f"return    {mean_return} (mean of the last 100 training episodes)")
+    print(f"steps     {result.steps:,} in {result.seconds:.1f} s, {result.steps_per_second:,.0f} steps/s")
+    print(f"digest    {result.digest}")
+    print(f"curve     {result.run_dir / folder.curve_file.name}")
+    print(f"run       {result.run_dir}")

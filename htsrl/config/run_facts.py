@@ -1,0 +1,40 @@
+"""The part of an experiment that algorithms are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from htsrl.config.settings import Experiment
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What an algorithm knows of the run that it learns in."""
+
+    seed: int
+    num_updates: int
+    unroll_steps: int
+    """Returns are cut, and bootstrapped, every so many steps."""
+    sequence_steps: int
+    """Steps that a recurrent policy must see one after another; 1 without recurrent state."""
+    gradient_shards: int
+    overlaps_learning: bool
+    """Whether data may be older than the version that learns from them."""
+    mixes_versions: bool
+    """Whether several versions may have made a batch."""
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> RunFacts:
+        return cls(
+            experiment.seed,
+            experiment.num_intervals,
+            experiment.unroll_steps,
+            experiment.sequence_steps,
+            experiment.gradient_shards,
+            experiment.overlaps_learning,
+            experiment.mixes_versions,
+        )
+
+    def remaining(self, update: int) -> float:
+        """The share of the run that is left, for what is annealed."""
+        return 1 - update / self.num_updates

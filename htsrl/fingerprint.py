@@ -1,0 +1,94 @@
+"""The fingerprint of a run: what its bits depend on besides the experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import xxhash
+
+Hashes = Mapping[str, str]
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Two runs can be expected to agree to the bit only where these are equal."""
+
+    htsrl: str
+    python: str
+    gymnasium: str
+    numpy: str
+    torch: str
+    machine: str
+    cpu_capability: str
+    device: str
+    mkl_mode: str
+    computation: str
+    """Hash of a short forward and backward pass of fixed numbers."""
+    code: Hashes | None = None
+    """Hash of every part of htsrl that can change bits. None, here and below, in folders that do not say."""
+    packages: Hashes | None = None
+    """Version of every installed package behind the environment, and a policy or an algorithm of the user's own."""
+    own_modules: Hashes | None = None
+    """Hash of the source of every module behind them that is part of no installed package."""
+
+    @classmethod
+    def from_document(cls, document: Any) -> Fingerprint:
+        """As `fingerprint.json` has it; raises ValueError or TypeError where that is none."""
+        made = cls(**document)
+        for field in fields(cls):
+            value = getattr(made, field.name)
+            if field.name in BY_NAME and value is not None and not isinstance(value, dict):
+                raise ValueError(f"{field.name} is {value!r}, not an object")
+            texts = [value] if field.name not in BY_NAME else (value or {}).values()
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError(f"{field.name} is {value!r}, not text")
+        return made
+
+    def differences(self, other: Fingerprint) -> list[str]:
+        """In words, mine before theirs."""
+        names = [field.name for field in fields(self) if field.name not in BY_NAME]
+        mine, theirs = ({name: getattr(of, name) for name in names} for of in (self, other))
+        return [
+            *_lines(mine, theirs),
+            *_code_lines(self.code, other.code),
+            *_lines_if_known("packages behind the environment", self.packages, other.packages),
+            *_lines_if_known("own modules", self.own_modules, other.own_modules, prefix="own module "),
+        ]
+
+
+BY_NAME = ("code", "packages", "own_modules")
+
+
+def _lines(mine: Hashes, theirs: Hashes, prefix: str = "") -> Iterator[str]:
+    for name in [*mine, *(name for name in theirs if name not in mine)]:
+        if mine.get(name) != theirs.get(name):
+            yield f"{prefix}{name}: {mine.get(name, 'not used')} / {theirs.get(name, 'not used')}"
+
+
+def _lines_if_known(what: str, mine: Hashes | None, theirs: Hashes | None, prefix: str = "") -> Iterator[str]:
+    if mine is not None and theirs is not None:
+        yield from _lines(mine, theirs, prefix)
+    elif mine or theirs:  # where there are none, nothing is unknown of them that matters
+        yield f"{what}: {_listed(mine)} / {_listed(theirs)}"
+
+
+def _listed(by_name: Hashes | None) -> str:
+    return UNKNOWN if by_name is None else ", ".join(f"{name} {value}" for name, value in by_name.items())
+
+
+def _code_lines(mine: Hashes | None, theirs: Hashes | None) -> Iterator[str]:
+    """One line, which names the parts that differ."""
+    if mine == theirs:
+        return
+    line = f"code of htsrl: {_in_one(mine)} / {_in_one(theirs)}"
+    if mine is not None and theirs is not None:
+        parts = sorted(part for part in mine.keys() | theirs.keys() if mine.get(part) != theirs.get(part))
+        line += f" (it differs in {', '.join(parts)})"
+    yield line
+
+
+def _in_one(hashes: Hashes | None) -> str:
+    return UNKNOWN if hashes is None else xxhash.xxh3_64_hexdigest(repr(sorted(hashes.items())).encode())

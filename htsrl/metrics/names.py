@@ -1,0 +1,59 @@
+"""All metrics of a run, by name: what each one is. Names are those of Stable-Baselines3 where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+INFO_METRIC = "rollout/info/KEY"
+"""Stands for a metric of each key of `log_info`."""
+
+METRICS: Mapping[str, Mapping[str, str]] = {
+    "Episodes: means over the last 100 that ended": {
+        "rollout/ep_rew_mean": "Return, undiscounted and unscaled.",
+        "rollout/ep_len_mean": "Length in steps; of environments that report episodes themselves, in their own unit.",
+        "rollout/success_rate": "Share of episodes whose last `info` has a true `is_success`, of those that have one.",
+        INFO_METRIC: "The number under this key in the last `info` of an episode, for every key of `log_info`.",
+        "rollout/env_errors": "Episodes cut short by an exception so far, with `on_env_error=truncate`.",
+    },
+    "Time": {
+        "time/fps": "Environment steps per second, from the second update on.",
+        "time/time_elapsed": "Seconds of training, those before a resume included.",
+        "time/total_timesteps": "Environment steps so far, of all environments together.",
+    },
+    "Updates, of every algorithm": {
+        "train/n_updates": "Updates so far: the newest version.",
+        "hts/lag": "Versions between the parameters that the update moved and those that made its data, on average.",
+        "hts/lag_max": "The same, of the oldest step in the batch.",
+    },
+    "Updates, of A2C and PPO": {
+        "train/learning_rate": "Step size of the update.",
+        "train/value_loss": "Squared error of the values, before its coefficient.",
+        "train/entropy_loss": "Negative entropy of the policy, before its coefficient.",
+        "train/gradient_norm": "Length of the gradient before it is clipped, on average over optimizer steps.",
+        "train/explained_variance": "1 where values predict the returns exactly, 0 where a constant would do as well.",
+    },
+    "Updates, of A2C": {
+        "train/policy_loss": "Policy gradient loss.",
+    },
+    "Updates, of PPO": {
+        "train/loss": "The whole loss, on average over minibatches.",
+        "train/policy_gradient_loss": "The clipped surrogate loss.",
+        "train/approx_kl": "Approximate KL divergence from the policy that the ratio is clipped around.",
+        "train/clip_fraction": "Share of steps whose ratio was outside the clip range.",
+        "train/clip_range": "The clip range of the update.",
+    },
+    "Waiting: seconds so far, mean over the processes of a kind": {
+        "wait/executor_seconds": "Executors; absent where environments step on threads.",
+        "wait/actor_seconds": "Actors.",
+        "wait/learner_seconds": "The learner.",
+        "wait/gradient_worker_seconds": "Gradient workers, where the learner has some.",
+    },
+    "CPU time, with measure_costs: seconds so far, all processes together": {
+        "cpu/simulator_seconds": "In the environments.",
+        "cpu/inference_seconds": "In the policy when acting.",
+        "cpu/learning_seconds": "In updates.",
+        "cpu/keeping_seconds": "In saving the environments' states and copying for checkpoints.",
+        "cpu/total_seconds": "In all.",
+    },
+}
+"""By what they are about. An algorithm of the user's own reports what its `improve` returns, under its own names."""

@@ -1,0 +1,1 @@
+"""What processes need anywhere: signals, names, deaths, and points to be killed at."""

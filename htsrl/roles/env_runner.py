@@ -1,0 +1,280 @@
+"""One environment and where it stands in its rollout."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, ParamSpec, TypeVar
+
+from htsrl.dataflow.capsules import Capsule
+from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
+from htsrl.envs.agents import Agents
+from htsrl.envs.observing import Rows
+from htsrl.envs.team import Info
+from htsrl.errors import EnvironmentFailure, RuleBroken
+from htsrl.processes.kill_points import kill_point
+from htsrl.roles.episode import Episode, number_in
+from htsrl.roles.recall import recall_of
+from htsrl.roles.shared import Shared
+from htsrl.seeding import reset_seed
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+CLEARED_FIELDS: dict[str, float | bool] = {
+    "episode_lengths": 0,
+    "episode_returns": 0,
+    "bootstrap_values": 0,
+    "failures": False,
+    BOOTSTRAP_VERSIONS: -1,
+}
+
+
+class Stage(Enum):
+    """What an env runner waits for."""
+
+    RETURN = "its turn"
+    HANDSHAKE = "its actor to be done with what an executor before it had asked for"
+    VERSION = "the next version, or room in the queue"
+    ACTION = "an action"
+    FINAL_VALUE = "the value of the observation at which a time limit cut an episode"
+    LAST_VALUE = "the value of the observation after the last step of a rollout that will queue"
+    NOTHING = "nothing, all rollouts are done"
+
+
+class EnvRunner:
+    """Steps one environment through its rollouts; each `advance` takes it to its next wait."""
+
+    def __init__(
+        self,
+        index: int,
+        agents: Agents,
+        shared: Shared,
+        seed: int,
+        num_rollouts: int,
+        poisons: bool = False,
+    ) -> None:
+        self.index = index
+        self.stage = Stage.VERSION if num_rollouts else Stage.NOTHING
+        self.rollout = 0
+        self.row = 0
+        self._agents = agents
+        self._episode = Episode.of(agents.env)
+        self._capsules = shared.capsules
+        self._capsule: Capsule | None = None  # where this rollout started from
+        self._episode_row: int | None = None  # where in this rollout the episode began
+        self._recall = recall_of(index, agents, shared)
+        self._shared = shared
+        self._storages = shared.storages
+        self._exchange = shared.exchange
+        self._info_names = shared.storages.spec.info_names
+        self._cleared = {name: x for name, x in CLEARED_FIELDS.items() if name in shared.storages.fields}
+        self._cleared |= dict.fromkeys(self._info_names.values(), math.nan)
+        self._seed = seed
+        self._num_rollouts = num_rollouts
+        self._poisons = poisons
+        self._num_steps = shared.storages.spec.num_steps
+        self._columns = shared.storages.spec.columns_of(index)
+        self._own: Rows = {}  # the columns of this rollout, of every field
+        self._own_observations: Rows = {}
+        self._first_column = index * self._agents.num_agents
+        if completed := int(self._exchange.completed_rollouts[index]):
+            self._come_back(completed)
+        if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
+            self.stage = Stage.RETURN
+
+    def advance(self) -> bool:
+        if self.stage is Stage.RETURN:
+            self._begin_handshake()
+            return True
+        if self.stage is Stage.VERSION:
+            if not self._shared.may_begin(self.index, self.rollout):
+                return False
+            self._begin_rollout()
+            return True
+        index = self.index
+        if self.stage is Stage.NOTHING or self._exchange.answers[index] != self._exchange.requests[index]:
+            return False
+        if self.stage is Stage.HANDSHAKE:
+            self.stage = Stage.VERSION
+        elif self.stage is Stage.ACTION:
+            self._step()
+        elif self.stage is Stage.FINAL_VALUE:
+            if self._episode.is_over:
+                self._begin_episode()
+            self._enter_next_row(needs_value=False)
+        else:
+            self._complete_rollout()
+        return True
+
+    def close(self) -> None:
+        self._agents.close()
+
+    def keep_capsule(self) -> None:
+        """Put down what brings the environment back to the start of the rollout that follows."""
+        begun_from = self._capsule, self._storage, self._episode_row
+        heap, num_bytes = self._blaming("save_state", "", self._recall.keep, *begun_from)
+        episode, is_log = self._episode, self._recall.is_log
+        self._capsule = Capsule(episode.number, episode.score, episode.length, heap, num_bytes, is_log)
+        kill_point("inside a capsule")
+        self._capsules.put(self.index, self.rollout, self._capsule)
+
+    def _come_back(self, completed: int) -> None:
+        """Go on after the rollouts that count; what was begun of the next one is made once more, to the same bits."""
+        self.rollout = completed
+        if completed >= self._num_rollouts:
+            self.stage = Stage.NOTHING
+            return
+        self._capsule = capsule = self._capsules.get(self.index, completed)
+        self._episode.go_on(capsule.episode, capsule.score, capsule.length)
+        self._exchange.episodes[self.index] = capsule.episode, COMING_BACK
+        seed = self._reset_seed()
+        self._blaming("coming back", seed, self._recall.bring_back, capsule, seed)
+
+    def _begin_handshake(self) -> None:
+        """An answer to the executor before may be under way, which must not be taken for one to this."""
+        self.stage = Stage.HANDSHAKE
+        requests, answers = self._exchange.requests, self._exchange.answers
+        requests[self.index] = self._exchange.tickets.handshake(int(requests[self.index]), int(answers[self.index]))
+
+    def _begin_rollout(self) -> None:
+        self._storage = self._storages.of_rollout(self.rollout)
+        self._own = {name: x[self._storage, :, self._columns] for name, x in self._storages.fields.items()}
+        self._own_observations = {name: self._own[name] for name in self._storages.observations}
+        self.row = 0
+        self._note_episode(row=None)
+        if self._poisons:
+            self._storages.poison(self._storage, self._columns)
+        self._draw_noise()
+        for name, cleared in self._cleared.items():
+            self._own[name][...] = cleared
+        if self.rollout == 0:
+            self._begin_episode()
+        else:
+            previous = self._storages.of_rollout(self.rollout - 1)
+            for array in self._storages.inputs.values():
+                array[self._storage, 0, self._columns] = array[previous, self._num_steps, self._columns]
+        self._ask_for_action()
+
+    def _draw_noise(self) -> None:
+        noise, first_step = self._storages.spec.noise, self.rollout * self._num_steps
+        for column in range(self._first_column, self._first_column + self._agents.num_agents):
+            rows = noise.draw(self._seed, column, first_step, self._num_steps)
+            self._storages["noise"][self._storage, : self._num_steps, column] = rows
+
+    def _step(self) -> None:
+        own, row = self._own, self.row
+        action = self._agents.to_env(own["actions"][row])
+        seen = self._observations(row + 1)
+        kill_point("before a step")
+        outcome = self._blaming("step", action, self._agents.step, action, seen)
+        own["rewards"][row] = outcome.rewards
+        kill_point("inside a storage write")
+        own["terminated"][row] = outcome.terminated
+        own["truncated"][row] = outcome.truncated
+        self._episode.add(outcome)
+        if outcome.failed:
+            self._storages["failures"][self._storage, row, self._first_column] = True
+            for name, before in self._observations(row).items():
+                seen[name][...] = before
+        self.row += 1
+        if outcome.over:
+            self._note_end(outcome.info)
+        if outcome.cut:
+            self._ask_for_value(Stage.FINAL_VALUE)
+            return
+        if outcome.over:
+            self._begin_episode()
+        self._enter_next_row(needs_value=not outcome.over)
+
+    def _enter_next_row(self, needs_value: bool) -> None:
+        """Go on after a step.
+
+        The rollout's last observation needs a value, unless it has one or begins an episode. The learner adds it, if it
+        can ask the version that acted.
+        """
+        if self.row < self._num_steps:
+            self._ask_for_action()
+        elif needs_value and self._shared.schedule.mixes_versions:
+            self._ask_for_value(Stage.LAST_VALUE)
+        else:
+            self._complete_rollout()
+
+    def _complete_rollout(self) -> None:
+        self._shared.source.put(self.index, self.rollout)
+        self.rollout += 1
+        self.keep_capsule()
+        kill_point("before a rollout counts")
+        self._exchange.completed_rollouts[self.index] = self.rollout  # and the capsule with it
+        kill_point("after a rollout counts")
+        self.stage = Stage.VERSION if self.rollout < self._num_rollouts else Stage.NOTHING
+
+    def _ask_for_action(self) -> None:
+        self.stage = Stage.ACTION
+        if self._agents.is_team:
+            self._own["active"][self.row] = self._agents.active
+        kill_point("before a request")
+        self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
+        kill_point("after a request")
+
+    def _ask_for_value(self, stage: Stage) -> None:
+        self.stage = stage
+        self._exchange.requests[self.index] = self._exchange.tickets.for_value(self.rollout, self.row)
+
+    def _begin_episode(self) -> None:
+        self._episode.begin_next()
+        self._note_episode(self.row)
+        seed, seen = self._reset_seed(), self._observations(self.row)
+        info = self._blaming("reset", seed, self._agents.reset, seed, seen)
+        if self._storages.spec.state_size:
+            self._own[MEMORY][self.row] = 0.0
+        if self.row > 0:
+            self._note_late_end(info)
+
+    def _note_episode(self, row: int | None) -> None:
+        """Which row of the rollout the episode begins at, None for an earlier rollout."""
+        self._episode_row = row
+        self._exchange.episodes[self.index] = self._episode.number, BEGAN_EARLIER if row is None else row
+
+    def _note_end(self, info: Info) -> None:
+        if ended := self._episode.ended(info):
+            at = (self._storage, self.row - 1, self._first_column)
+            self._storages["episode_returns"][at], self._storages["episode_lengths"][at] = ended
+            for key, name in self._info_names.items():
+                self._storages[name][at] = number_in(info, key)
+
+    def _note_late_end(self, info: Info) -> None:
+        """An environment that goes on after a lost life may find its game ended before it could."""
+        if self._episode.is_reported_in(info):
+            self._note_end(info)
+
+    def _observations(self, row: int) -> Rows:
+        """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
+        return {name: own[row, ...] for name, own in self._own_observations.items()}
+
+    def _reset_seed(self) -> int:
+        return reset_seed(self._seed, self.index, self._episode.number)
+
+    def _blaming(
+        self, what: str, argument: Any, call: Callable[Arguments, Result], *args: Arguments.args, **kw: Arguments.kwargs
+    ) -> Result:
+        """Let the environment run; whatever goes wrong is its fault, and `what` it did with `argument` is named."""
+        self._exchange.inside[self.index] += 1
+        try:
+            result = call(*args, **kw)
+        except EnvironmentFailure:
+            raise
+        except (Exception, SystemExit) as error:
+            found_by_us = isinstance(error, RuleBroken)
+            did = "broke a rule" if found_by_us else f"raised {type(error).__name__}"
+            details = "" if found_by_us else f"\n\n{traceback.format_exc()}"
+            raise EnvironmentFailure(
+                f"environment {self.index} {did} in {what}({argument}) at its step "
+                f"{self.rollout * self._num_steps + self.row} (episode {self._episode.number}, "
+                f"seed {self._reset_seed()}): {error}{details}",
+                env=self.index,
+            ) from (error if found_by_us else None)  # the text has its traceback; a cause would show it again
+        self._exchange.inside[self.index] += 1
+        return result

@@ -1,0 +1,82 @@
+"""The gradient worker: takes its shards of the gradients that the learner orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from htsrl.algorithms.algorithm import Update, build_algorithm
+from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
+from htsrl.algorithms.objective import Objective
+from htsrl.config import Experiment
+from htsrl.dataflow.gradient_orders import GradientOrders, Order
+from htsrl.dataflow.parameters import ParameterRing
+from htsrl.policies.policy import Policy
+from htsrl.roles.role import Notify
+from htsrl.roles.shared import Shared
+
+
+@dataclass(frozen=True)
+class GradientShare:
+    """Which shards a worker takes, and where orders come from and results go."""
+
+    worker: int
+    shards: Sequence[int]
+    orders: GradientOrders
+    gradient: GradientShards
+
+
+class GradientWorker:
+    """Holds no state that an order needs: all of that lies in shared memory."""
+
+    def __init__(
+        self,
+        share: GradientShare,
+        experiment: Experiment,
+        shared: Shared,
+        parameters: ParameterRing,
+        notify_learner: Notify,
+    ) -> None:
+        self._worker = share.worker
+        self._shards = share.shards
+        self._algorithm = build_algorithm(experiment)
+        self._batch_names = shared.storages.spec.batch_names
+        self._source = shared.source
+        self._modules = parameters.modules
+        self._device = parameters.slots.device
+        self._orders = share.orders
+        self._gradient = share.gradient
+        self._notify_learner = notify_learner
+        self._objectives: dict[int, Objective] = {}  # of the update under way
+
+    def advance(self) -> bool:
+        order = self._orders.pending(self._worker)
+        if order is None:
+            return False
+        self.carry_out(order)
+        self._orders.answer(self._worker)
+        self._notify_learner()
+        return True
+
+    def waits_for(self) -> str:
+        return "gradients to take"
+
+    def carry_out(self, order: Order) -> None:
+        policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
+        assert isinstance(policy, Policy)
+        objective = self._objective_of(order)
+        objective.epoch = order.epoch
+        self._gradient.take(self._shards, objective, policy, chosen, order.num_steps)
+
+    def _objective_of(self, order: Order) -> Objective:
+        if order.update not in self._objectives:
+            targets = shared_targets(self._algorithm.Targets, self._orders)
+            objective = self._algorithm.objective(Update(order.update), self._batch_of(order), targets)
+            self._objectives = {order.update: objective}
+        return self._objectives[order.update]
+
+    def _batch_of(self, order: Order) -> Batch:
+        """What the learner learns from."""
+        fields = self._source.fields(order.update)
+        return Batch.from_storage(fields, self._batch_names, self._device)

@@ -1,0 +1,313 @@
+"""The folder of a run: everything a run leaves behind, each file complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htsrl.checkpoint.files import checkpoints_in
+from htsrl.config import Config, EnvFactory
+from htsrl.config.algorithm_settings import algorithm_name
+from htsrl.config.file import env_name, load_config, read_config, to_json
+from htsrl.errors import ConfigError, RunFolderError
+from htsrl.fingerprint import Fingerprint
+from htsrl.metrics.result import RunResult
+from htsrl.plain_files import read_document
+from htsrl.runs.signatures import sign, signature_file, why_unsigned
+from htsrl.sources.provenance import schedule_file
+from htsrl.spaces import Interface
+from htsrl.spaces.document import interface_document, read_interface
+
+if TYPE_CHECKING:
+    from torch import nn
+
+NOTHING: Mapping[Path, bytes] = {}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run's files are."""
+
+    path: Path
+    """Absolute, whatever it is made with: an environment may change the current folder."""
+    _given: Path = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_given", self.path)
+        object.__setattr__(self, "path", self.path.absolute())
+
+    @property
+    def shown(self) -> Path:
+        """As the user gave it, for as long as that leads there."""
+        try:
+            return self._given if self._given.absolute() == self.path else self.path
+        except OSError:  # the current folder is gone
+            return self.path
+
+    @classmethod
+    def planned(cls, config: Config) -> RunFolder:
+        """The folder a run will use; refuses one that exists."""
+        path = config.placement.run_dir or _default_path(config)
+        if path.exists():
+            raise ConfigError(
+                f"run_dir={path} exists already; choose another, or go on with the run in it: htsrl resume {path}"
+            )
+        return cls(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        if not (path / "config.json").is_file():
+            raise RunFolderError(f"{path} is not the folder of a run: it holds no config.json")
+        return cls(path)
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def digest_file(self) -> Path:
+        return self.path / "digest.jsonl"
+
+    @property
+    def schedule_file(self) -> Path:
+        """What an asynchronous run saw, for those who replay it."""
+        return schedule_file(self.path)
+
+    @property
+    def policy_file(self) -> Path:
+        return self.path / "policy.safetensors"
+
+    @property
+    def initial_policy_file(self) -> Path:
+        """Version 0 of a warm start, so that nobody needs the run again that it was taken from."""
+        return self.path / "initial_policy.safetensors"
+
+    @property
+    def init_from_file(self) -> Path:
+        """What a warm start took over, and from where."""
+        return self.path / "init_from.json"
+
+    @property
+    def curve_file(self) -> Path:
+        return self.path / "learning_curve.png"
+
+    @property
+    def interface_file(self) -> Path:
+        return self.path / "interface.json"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return checkpoints_in(self.path)
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        return self.path / "tensorboard"
+
+    def create(
+        self, config: Config, fingerprint: Fingerprint, interface: Interface, beginning: Mapping[Path, bytes] = NOTHING
+    ) -> None:
+        """Make it, or leave nothing of it, so that the same command can be given again.
+
+        `beginning` is written before the configuration: a folder with that has all that the run starts from.
+        """
+        try:
+            self.path.mkdir(0o700, parents=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make run_dir={self.shown}: {error.strerror}") from error
+        try:
+            for path, data in beginning.items():
+                _write(path, data)
+            self.save_config(config)
+            self._save_fingerprint(fingerprint)
+            self._save_interface(interface)
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise RunFolderError(
+                f"cannot write to run_dir={self.shown}: {error.strerror}; make room there, or choose another folder"
+            ) from error
+
+    def clear(self, config: Config, fingerprint: Fingerprint, interface: Interface) -> None:
+        """Remove what a run wrote that starts over; what others have put there stays."""
+        self.save_config(config)
+        self._save_fingerprint(fingerprint)
+        self._save_interface(interface)
+        for folder in (self.checkpoints_dir, self.tensorboard_dir):
+            shutil.rmtree(folder, ignore_errors=True)
+        files = (self.metrics_file, self.digest_file, self.schedule_file, self.policy_file, self.curve_file)
+        for file in (*files, self.path / "result.json", self._numerics_changes_file, *self.path.glob("*.tmp")):
+            file.unlink(missing_ok=True)
+
+    def save_config(self, config: Config) -> None:
+        """With this account's signature, so that later commands know whose code it names."""
+        data = to_json(config).encode()
+        if (signature := sign(data)) is not None:
+            # First and beside the one before: a kill between the two files leaves a signed configuration.
+            lines = [line for line in (self._signature(), signature) if line is not None]
+            _write(signature_file(self.config_file), "".join(f"{line}\n" for line in lines).encode())
+        _write(self.config_file, data)
+
+    def _signature(self) -> str | None:
+        """Of the configuration as it is now, if it is this account's."""
+        if not self.config_file.exists():
+            return None
+        data = read_config(self.config_file)
+        return sign(data) if why_unsigned(self.config_file, data) is None else None
+
+    def _save_interface(self, interface: Interface) -> None:
+        """The spaces, so that the policy can be built without the environment's code; not those of strange kinds."""
+        if (document := interface_document(interface)) is not None:
+            self.save_json(self.interface_file, document)
+
+    def interface(self) -> Interface | None:
+        """The spaces of the environment; None where the folder does not describe them."""
+        if not self.interface_file.exists():
+            return None
+        try:
+            return read_interface(read_document(self.interface_file))
+        except RunFolderError as error:
+            raise RunFolderError(f"{self.interface_file} {error}") from error
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{self.interface_file} cannot be read: {error}") from error
+
+    def _save_fingerprint(self, fingerprint: Fingerprint) -> None:
+        self.save_json(self.path / "fingerprint.json", asdict(fingerprint))
+
+    def note_change_of_numerics(self, version: int, changes: Sequence[str], fingerprint: Fingerprint) -> None:
+        """Mark the run for good: from here on its bits are those of another machine, library or code."""
+        noted = self.numerics_changes()
+        self.save_json(self._numerics_changes_file, [*noted, {"version": version, "changes": list(changes)}])
+        self._save_fingerprint(fingerprint)
+
+    def numerics_changes(self) -> list[dict[str, Any]]:
+        path = self._numerics_changes_file
+        try:
+            changes: list[dict[str, Any]] = read_document(path) if path.exists() else []
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from error
+        if not isinstance(changes, list) or not all(isinstance(x, dict) and "version" in x for x in changes):
+            raise RunFolderError(f"{path} is not a list of changes; the run was marked by them, so put back the file")
+        return changes
+
+    @property
+    def _numerics_changes_file(self) -> Path:
+        return self.path / "numerics_changes.json"
+
+    def save_json(self, path: Path, document: Any) -> None:
+        _write(path, json_bytes(document))
+
+    def load_config(self, env: str | EnvFactory | None = None) -> Config:
+        return load_config(self.config_file, env)
+
+    def fingerprint(self) -> Fingerprint:
+        path = self.path / "fingerprint.json"
+        try:
+            return Fingerprint.from_document(read_document(path))
+        except (OSError, ValueError, TypeError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from error
+
+    def save_policy(self, policy: nn.Module, version: int) -> None:
+        _write(self.policy_file, policy_bytes(policy, version))
+
+    def save_diverged_batch(self, update: int, batch: Mapping[str, NDArray[Any]]) -> None:
+        from safetensors.numpy import save
+
+        arrays = {name: np.ascontiguousarray(array) for name, array in batch.items()}
+        _write(self.path / "diverged_batch.safetensors", save(arrays, metadata={"update": str(update)}))
+
+    def result(self) -> dict[str, Any]:
+        path = self.path / "result.json"
+        try:
+            result: dict[str, Any] = read_document(path)
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}; did the run end?") from error
+        if not isinstance(result, dict) or not {"updates", "interrupted"} <= result.keys():
+            raise RunFolderError(f"{path} is not the result of a run; `htsrl resume` writes it again")
+        return result
+
+    def run_result(self) -> RunResult:
+        """How the run ended, where its folder is now."""
+        known = {known_field.name for known_field in fields(RunResult)}
+        values = {name: value for name, value in self.result().items() if name in known}
+        try:
+            return RunResult(**{**values, "run_dir": self.shown})
+        except TypeError as error:
+            raise RunFolderError(f"{self.path / 'result.json'} is not whole: {error}") from error
+
+    def is_complete(self) -> bool:
+        """Whether the run came to its end and wrote so."""
+        return self.has_result() and not self.result()["interrupted"]
+
+    def has_result(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    def save_result(self, result: RunResult) -> None:
+        self.save_json(self.path / "result.json", result.summary())
+
+    def forget_result(self) -> None:
+        """Of a run that goes on: it has none until it ends."""
+        (self.path / "result.json").unlink(missing_ok=True)
+
+
+def policy_bytes(policy: nn.Module, version: int) -> bytes:
+    """A policy file: the tensors by name, and the version in the header."""
+    import torch
+    from safetensors.torch import save
+
+    tensors = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in policy.state_dict().items()
+    }
+    return save(tensors, metadata={"version": str(version)})
+
+
+def json_bytes(document: Any) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _default_path(config: Config) -> Path:
+    experiment = config.experiment
+    env = re.sub(r"[^A-Za-z0-9._-]+", "-", env_name(experiment.env))[:80]
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    algorithm = algorithm_name(experiment.algorithm).rpartition(":")[2]
+    schedule = experiment.schedule.rpartition(":")[2]
+    name = f"{env}-{algorithm}-{schedule}-seed{experiment.seed}-{stamp}"
+    path, attempt = Path("runs") / name, 1
+    while path.exists():
+        attempt += 1
+        path = Path("runs") / f"{name}-{attempt}"
+    return path
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of it or nothing: a crash leaves the old file or the new one, never half of either."""
+    temporary = _temporary(path)
+    try:
+        with open(temporary, "wb", opener=_private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,178 @@
+"""Writes down what a run reports: metrics, digest, progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from htsrl.config import Config
+from htsrl.config.algorithm_settings import algorithm_name
+from htsrl.config.file import env_name
+from htsrl.metrics.line_file import LineFile
+from htsrl.metrics.progress import open_progress
+from htsrl.metrics.report import UpdateReport
+from htsrl.metrics.result import RunResult
+from htsrl.metrics.sinks import JsonLines, Sink, TensorBoard
+from htsrl.processes.interrupts import uninterrupted
+from htsrl.runs.folder import RunFolder
+
+Readings = Callable[[], dict[str, float]]
+"""What the workers have written about themselves so far, such as seconds waited, by metric name."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands when it begins, or goes on."""
+
+    version: int = 0
+    steps: int = 0
+    digest: str = ""
+    mean_return: float | None = None
+    seconds: float = 0.0
+    env_errors: int = 0
+    is_finished: bool = False
+
+
+class Recorder:
+    """Takes the learner's reports as they come."""
+
+    def __init__(self, config: Config, folder: RunFolder, readings: Readings, standing: Standing) -> None:
+        experiment, placement = config.experiment, config.placement
+        self._folder = folder
+        self._updates_per_line = max(1, round(placement.log_every_steps / experiment.batch_steps))
+        self._readings = readings
+        self._goal, self._num_intervals = experiment.stop_at_return, experiment.num_intervals
+        total_steps = experiment.num_intervals * experiment.batch_steps
+        title = f"{env_name(experiment.env)}  {algorithm_name(experiment.algorithm)} under {experiment.schedule}"
+        self._progress = open_progress(placement.progress, total_steps, title)
+        self._metrics_file = JsonLines(folder.metrics_file, self.say)
+        self._sinks: list[Sink] = [self._metrics_file]
+        if placement.tensorboard:
+            self._sinks.append(TensorBoard(folder.tensorboard_dir, self.say, purge_step=standing.steps + 1))
+        self._digest_file = LineFile(folder.digest_file, self.say)
+        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.mixes_versions else None
+        self._clock = Clock(standing.steps, standing.seconds)
+        self._standing = standing
+        self._restarts = 0
+        self._stop_reason: str | None = None
+
+    def record(self, report: UpdateReport) -> None:
+        """Write a report down, all of it or nothing; one that a new learner gives once more is known already."""
+        if report.version > self.version:
+            with uninterrupted():
+                self._record(report)
+
+    def _record(self, report: UpdateReport) -> None:
+        self._digest_file.write(report.link.to_json())
+        if self._schedule_file is not None and report.provenance is not None:
+            self._schedule_file.write(report.provenance)
+        self._clock.tick(report.steps)
+        metrics = {**report.metrics, **self._clock.metrics()}
+        if report.version % self._updates_per_line == 0 or report.finished:
+            metrics |= self._readings()
+            for sink in self._sinks:
+                sink.write(report.steps, metrics)
+        self._progress.update(report.steps, metrics)
+        mean_return, seconds = report.metrics.get("rollout/ep_rew_mean"), self._clock.seconds
+        env_errors = int(report.metrics.get("rollout/env_errors", 0))
+        self._standing = Standing(
+            version=report.version,
+            steps=report.steps,
+            digest=report.link.chain,
+            mean_return=mean_return,
+            seconds=seconds,
+            env_errors=env_errors,
+            is_finished=report.finished,
+        )
+
+    def say(self, line: str) -> None:
+        self._progress.say(line)
+
+    def note_stop(self, reason: str) -> None:
+        """The run ends here because somebody asked for it."""
+        self._stop_reason = reason
+
+    def note_restart(self, line: str) -> None:
+        self._restarts += 1
+        self.say(line)
+
+    def sync(self) -> None:
+        """Have what was recorded on the disk, not only with the operating system; OSError where it is not."""
+        self._digest_file.sync()
+        if self._schedule_file is not None:
+            self._schedule_file.sync()
+        self._metrics_file.sync()
+
+    @property
+    def version(self) -> int:
+        """The newest version that was reported: the one that digest and metrics speak of."""
+        return self._standing.version
+
+    @property
+    def goal_reached(self) -> bool:
+        """Whether the run ended because of `stop_at_return`, before its last interval."""
+        standing = self._standing
+        return self._goal is not None and standing.is_finished and standing.version < self._num_intervals
+
+    def result(self) -> RunResult:
+        standing = self._standing
+        return RunResult(
+            run_dir=self._folder.shown,
+            steps=standing.steps,
+            updates=standing.version,
+            digest=standing.digest,
+            mean_return=standing.mean_return,
+            steps_per_second=self._clock.steps_per_second,
+            seconds=self._clock.seconds,
+            interrupted=not standing.is_finished,
+            goal_reached=self.goal_reached,
+            env_errors=standing.env_errors,
+            restarts=self._restarts,
+            stop_reason=self._stop_reason,
+            numerics_changes=len(self._folder.numerics_changes()),
+        )
+
+    def close(self) -> None:
+        with ExitStack() as closing:  # all of them, even if one fails
+            for sink in self._sinks:
+                closing.callback(sink.close)
+            closing.callback(self._digest_file.close)
+            if self._schedule_file is not None:
+                closing.callback(self._schedule_file.close)
+            closing.callback(self._progress.close)
+
+
+class Clock:
+    """How long a run has taken and how fast it is once it is under way."""
+
+    def __init__(self, steps: int = 0, seconds: float = 0.0) -> None:
+        """Of a run that goes on after so many steps and seconds."""
+        self._before = seconds
+        self._start = (time.monotonic(), steps)
+        self._ticks: list[tuple[float, int]] = []
+        """The first updates and the last one, as (time, steps)."""
+
+    def tick(self, steps: int) -> None:
+        self._ticks = [*self._ticks[:2], (time.monotonic(), steps)]
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (self._ticks[-1][0] - self._start[0] if self._ticks else 0.0)
+
+    @property
+    def steps_per_second(self) -> float:
+        """From the second update on: before it, processes start and the pipeline fills with two rollouts at once."""
+        if not self._ticks:
+            return 0.0
+        first_time, first_steps = self._ticks[1] if len(self._ticks) == 3 else self._start
+        last_time, last_steps = self._ticks[-1]
+        return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "time/fps": self.steps_per_second,
+            "time/time_elapsed": self.seconds,
+            "time/total_timesteps": float(self._ticks[-1][1]),
+        }

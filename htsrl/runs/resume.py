@@ -1,0 +1,263 @@
+"""Going on with a run from its newest checkpoint, to the bits that it would have had anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from htsrl.checkpoint.cut import restore_cut, with_info_of
+from htsrl.checkpoint.files import Checkpoint, holds_any, newest_valid
+from htsrl.checkpoint.of_run import experiment_document
+from htsrl.config import Config, EnvFactory, Experiment, Placement
+from htsrl.config.check import check
+from htsrl.config.file import differences, from_document
+from htsrl.dataflow.learner_slots import LearnerSlots
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
+from htsrl.fingerprint import Fingerprint
+from htsrl.metrics.line_file import drop_lines_after, warn_on_stderr
+from htsrl.metrics.result import RunResult
+from htsrl.metrics.sinks import read_json_lines
+from htsrl.numerics import single_threaded
+from htsrl.observers.dispatch import Watching
+from htsrl.observers.observer import Observer
+from htsrl.placements.blueprint import Blueprint
+from htsrl.processes.current_folder import current_folder_kept
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.lock import RunLock
+from htsrl.runs.recorder import Standing
+from htsrl.runs.run import run_to_end
+from htsrl.runs.start import fingerprint_for, initialise, survey
+from htsrl.runs.trust import NOTHING, Vouched, admitted_config
+
+MAY_CHANGE = ("total_steps:", "stop_at_return:")
+"""They say when a run ends; what it is up to there has the same bits."""
+DOCUMENT_KEYS = {"version", "steps", "mean_return", "goal_reached", "experiment"}
+
+
+def resume(
+    run_dir: Path | str,
+    total_steps: int | None = None,
+    placement: Placement | None = None,
+    env: str | EnvFactory | None = None,
+    allow_different_numerics: bool = False,
+    observers: Sequence[Observer] = (),
+    strict_observers: bool = False,
+    imports: Sequence[str] = (),
+    trust: bool = False,
+    stop_at_return: float | Literal["as before"] | None = "as before",
+) -> RunResult:
+    """Go on with the run in `run_dir`, to the same bits as if it had never stopped.
+
+    One that ended before its first checkpoint starts over. Only `total_steps`, `stop_at_return` (None lifts it) and
+    the placement may differ from before. `env` is for a run whose environment was a callable that cannot be imported.
+    docs/security.md tells of `imports` and `trust`.
+    """
+    vouched = Vouched(imports=imports, everything=trust)
+    changes = Changes(total_steps, stop_at_return, placement, env, allow_different_numerics, vouched)
+    return resume_watched(RunFolder.existing(Path(run_dir)), changes, Watching(observers, strict_observers))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How a run goes on otherwise than before."""
+
+    total_steps: int | None = None
+    stop_at_return: float | Literal["as before"] | None = "as before"
+    placement: Placement | None = None
+    env: str | EnvFactory | None = None
+    allow_different_numerics: bool = False
+    vouched: Vouched = NOTHING
+
+    def experiment(self, before: Experiment) -> Experiment:
+        planned = before
+        if self.total_steps is not None:
+            planned = replace(planned, total_steps=self.total_steps)
+        if self.stop_at_return != "as before":
+            planned = replace(planned, stop_at_return=self.stop_at_return)
+        return planned
+
+
+def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> RunResult:
+    """The same for those who have more to tell the observers when the run is over."""
+    with RunLock.acquire(folder.path), current_folder_kept(), single_threaded():
+        config = admitted_config(folder.config_file, changed.env, changed.vouched)
+        config = check(replace(config, placement=changed.placement or config.placement))
+        before, config = config.experiment, check(replace(config, experiment=changed.experiment(config.experiment)))
+        _check_is_no_replay(folder, config)
+        # Results without a checkpoint are those of a run that somebody has tidied up: they are worth more than a start.
+        if not holds_any(folder.checkpoints_dir) and not folder.has_result():
+            return _start_over(config, folder, watching)
+        checkpoint = _checkpoint(folder)
+        _check_same_experiment(checkpoint, config)
+        _check_there_is_work(folder, checkpoint, config)
+        blueprint = survey(config, folder, watching.is_watched)
+        fingerprint = fingerprint_for(blueprint)
+        changes = _changes_of_numerics(folder, fingerprint, changed.allow_different_numerics)
+        memory = SharedArrays(blueprint.memory_specs())
+        try:
+            version = int(checkpoint.document["version"])
+            _say_what_annealing_does(before, config.experiment, version)
+            restore_cut(_arrays_for(checkpoint, blueprint), version, blueprint.shared(memory), memory)
+            standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
+            with _or_as_it_was(folder):
+                folder.forget_result()  # of a run that was complete: a job would take it for that of this one
+                folder.save_config(config)
+                if changes:
+                    folder.note_change_of_numerics(version, changes, fingerprint)
+            return run_to_end(blueprint, memory, folder, standing, watching)
+        finally:
+            memory.close()
+
+
+def _start_over(config: Config, folder: RunFolder, watching: Watching) -> RunResult:
+    """Train from the first step, in place: nothing that was computed is kept, and so nothing is lost."""
+    blueprint = survey(config, folder, watching.is_watched)
+    memory = SharedArrays(blueprint.memory_specs())
+    try:
+        with _or_as_it_was(folder):
+            folder.clear(config, fingerprint_for(blueprint), blueprint.interface)
+        warn_on_stderr(f"{folder.shown} holds no checkpoint yet: the run starts over, to the same bits")
+        initialise(blueprint, memory, folder)
+        return run_to_end(blueprint, memory, folder, Standing(), watching)
+    finally:
+        memory.close()
+
+
+@contextmanager
+def _or_as_it_was(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write to {folder.shown}: {error.strerror}; make room there and resume again, nothing is lost"
+        ) from error
+
+
+def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) -> None:
+    """What is annealed over a run is annealed over more of it, so it does not go on from where it was."""
+    algorithm = now.algorithm
+    if not getattr(algorithm, "anneal_learning_rate", False) or before.num_intervals == now.num_intervals:
+        return
+    was, will_be = (algorithm.learning_rate * (1 - version / of.num_intervals) for of in (before, now))
+    warn_on_stderr(
+        f"total_steps={now.total_steps:,} instead of {before.total_steps:,} stretches the annealing: the learning "
+        f"rate, {max(was, 0.0):.3g} at update {version} until now, goes on from {will_be:.3g} and falls to 0"
+    )
+
+
+def _checkpoint(folder: RunFolder) -> Checkpoint:
+    found = newest_valid(folder.checkpoints_dir, lambda line: warn_on_stderr(f"warning: {line}"))
+    if found is None:
+        raise RunFolderError(
+            f"{folder.shown} holds no whole checkpoint to go on from; `htsrl train --config "
+            f"{folder.config_file}` begins the same run anew"
+        )
+    missing = DOCUMENT_KEYS - found[1].document.keys()
+    if missing:
+        raise CheckpointDamaged(f"{found[0]} does not say its {', '.join(sorted(missing))}; it is of another htsrl")
+    return found[1]
+
+
+def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
+    # What it does not say was not there yet when it was written, and so is the default.
+    document = checkpoint.document["experiment"]
+    complete = experiment_document(from_document({"experiment": document}, env="its own"))
+    before, now = {**complete, "env": document.get("env")}, experiment_document(config)
+    changed = [line for line in differences(before, now) if not line.startswith(MAY_CHANGE)]
+    if changed:
+        raise ConfigError(
+            "a run goes on only as the experiment that it was; these settings were changed:\n  "
+            + "\n  ".join(changed)
+            + "\nSet them back, or begin a new run with `htsrl train --config`"
+        )
+
+
+def _arrays_for(checkpoint: Checkpoint, blueprint: Blueprint) -> Mapping[str, NDArray[Any]]:
+    """As the run logs infos now, which is a matter of placement."""
+    now = tuple(blueprint.trajectory.info_names)
+    before = checkpoint.document.get("info_keys", now)  # unknown of older ones
+    if not isinstance(before, list | tuple) or not all(isinstance(key, str) for key in before):
+        raise CheckpointDamaged(f"the checkpoint says that it logs {before!r}, which are no names")
+    return with_info_of(checkpoint.arrays, before, now)
+
+
+def _has_all_it_wanted(checkpoint: Checkpoint, config: Config) -> bool:
+    version, goal_reached = checkpoint.document["version"], _goal_is_reached(checkpoint, config)
+    return bool(goal_reached or version >= config.experiment.num_intervals)
+
+
+def _goal_is_reached(checkpoint: Checkpoint, config: Config) -> bool:
+    """By the goal of now: the checkpoint speaks of the one that it was written with, and of the return."""
+    goal, reached = config.experiment.stop_at_return, checkpoint.document["mean_return"]
+    if goal == checkpoint.document["experiment"].get("stop_at_return"):
+        return bool(checkpoint.document["goal_reached"])
+    # A higher goal may be met by the episodes so far all the same; the learner looks after its next update.
+    return goal is not None and bool(checkpoint.document["goal_reached"]) and reached is not None and reached >= goal
+
+
+def _check_is_no_replay(folder: RunFolder, config: Config) -> None:
+    """Its environments may need versions once more that are gone."""
+    if config.experiment.replay_schedule is not None:
+        raise ConfigError(
+            f"{folder.shown} replays {config.experiment.replay_schedule}, which can only be done from the beginning; "
+            f"begin it anew with `htsrl train --config {folder.config_file}`"
+        )
+
+
+def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Config) -> None:
+    """Training, or at least the results of a run that was killed before it could write them."""
+    experiment, document = config.experiment, checkpoint.document
+    if not _has_all_it_wanted(checkpoint, config) or not folder.is_complete():
+        return
+    if _goal_is_reached(checkpoint, config):
+        raise ConfigError(
+            f"the run has ended: its mean return of {document['mean_return']:g} reached "
+            f"stop_at_return={experiment.stop_at_return:g}; go on with --stop-at-return none or a higher number, or "
+            f"evaluate it with `htsrl eval {folder.shown}`"
+        )
+    raise ConfigError(
+        f"the run has made its {document['steps']:,} steps; ask for more with total_steps (--total-steps), which is "
+        f"{experiment.total_steps:,}"
+    )
+
+
+def _changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> list[str]:
+    """Of all that bits depend on besides the experiment: machine, libraries, and the code that computes."""
+    changes = folder.fingerprint().differences(now)
+    if changes and not allowed:
+        raise ConfigError(
+            "the run was computed differently before (before / now):\n  "
+            + "\n  ".join(changes)
+            + "\nIt cannot go on to the same bits here: put back what it was computed by. --allow-different-numerics "
+            "goes on all the same, on this machine with these libraries and this code, and marks the run for good"
+        )
+    return changes
+
+
+def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: LearnerSlots) -> Standing:
+    """Where the run stands; what its files say of later barriers is removed, for they will be written again."""
+    version, steps = checkpoint.document["version"], checkpoint.document["steps"]
+    for file in [folder.digest_file, *([folder.schedule_file] if config.experiment.mixes_versions else [])]:
+        if drop_lines_after(file, "update", version - 1) != (version - 1 if version else None):
+            raise RunFolderError(
+                f"{file} lacks barriers before version {version}, which the checkpoint is of; put back the "
+                "file that belongs there, or begin anew with `htsrl train --config`"
+            )
+    drop_lines_after(folder.metrics_file, "step", steps)
+    lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
+    seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
+    return Standing(
+        version=version,
+        steps=steps,
+        digest=slots.chain(version) if version else "",
+        mean_return=checkpoint.document["mean_return"],
+        seconds=seconds,
+        env_errors=slots.env_errors(version),
+        is_finished=_has_all_it_wanted(checkpoint, config),
+    )

@@ -1,0 +1,91 @@
+"""What a run needs before its first step, begun or resumed: a blueprint, a fingerprint, version 0."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+
+from htsrl.config import Config
+from htsrl.dataflow.memory import SharedArrays
+from htsrl.errors import ConfigError
+from htsrl.fingerprint import Fingerprint
+from htsrl.numerics import (
+    computes_like_a_new_process,
+    fingerprint_of_a_new_process,
+    take_fingerprint,
+    warn_if_torch_was_used_before,
+)
+from htsrl.placements.blueprint import Blueprint
+from htsrl.placements.survey import draw_blueprint
+from htsrl.processes.current_folder import current_folder_kept
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.warm_start import initial_policy
+
+WRITTEN_FIRST = {
+    f"{name}{end}"
+    for name in ("initial_policy.safetensors", "init_from.json", "config.json.signature", "config.json")
+    for end in ("", ".tmp")
+} - {"config.json"}
+"""What a run's folder may hold before it has a configuration."""
+
+
+def has_begun(path: Path) -> bool:
+    """Whether there is a run in the folder; one that was killed while it made it leaves less than a configuration."""
+    if not path.exists():
+        return False
+    if path.is_dir() and all(file.name in WRITTEN_FIRST and file.is_file() for file in path.iterdir()):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+        return False
+    return True
+
+
+def survey(config: Config, folder: RunFolder, is_observed: bool = False) -> Blueprint:
+    """The blueprint of a run in this folder, if its roles can live where they are asked to."""
+    placement = replace(config.placement, run_dir=folder.path)
+    with current_folder_kept():  # for the workers, which start where this process is
+        blueprint = replace(draw_blueprint(replace(config, placement=placement)), reports_episodes=is_observed)
+    _check_placement(blueprint)
+    return blueprint
+
+
+def fingerprint_for(blueprint: Blueprint) -> Fingerprint:
+    """Of the process that will compute: this one, or one as new as the workers."""
+    placement, origins = blueprint.config.placement, blueprint.origins
+    computes_here = placement.backend == "inline" or computes_like_a_new_process()
+    take = take_fingerprint if computes_here else fingerprint_of_a_new_process
+    return replace(take(placement.device), packages=origins.packages, own_modules=origins.own_modules)
+
+
+def initialise(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder) -> None:
+    """Make version 0."""
+    policy = initial_policy(blueprint.experiment, blueprint.build_policy(), folder)
+    blueprint.build_parameters(memory, device="cpu").initialise(policy)
+
+
+def _check_placement(blueprint: Blueprint) -> None:
+    """Whether the roles can live where they are asked to."""
+    if blueprint.config.placement.backend == "inline":
+        warn_if_torch_was_used_before()
+        return
+    if sys.platform != "linux":
+        raise ConfigError(f"placement=processes needs Linux, this is {sys.platform}; use placement inline")
+    if platform.machine() not in ("x86_64", "AMD64"):
+        warnings.warn(
+            f"placement=processes was not proven on {platform.machine()}, whose memory order is weaker than that of "
+            "x86-64; compare a digest with placement inline before you rely on it",
+            stacklevel=3,
+        )
+    try:
+        cloudpickle.dumps(blueprint)
+    except Exception as error:
+        raise ConfigError(
+            f"the environment cannot be handed to worker processes ({type(error).__name__}: {error}); make what it "
+            "closes over inside the callable, or use placement inline"
+        ) from error

@@ -1,0 +1,63 @@
+"""Which code of htsrl a run was computed by: a hash of every part of the package that can change a result's bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import xxhash
+
+CANNOT_CHANGE_BITS = (
+    "__init__.py",
+    "__main__.py",
+    "cli",
+    "config/presets.py",
+    "envs/check",
+    "envs/looked_at.py",
+    "envs/repeats.py",
+    "evaluate.py",
+    "export",
+    "extending.py",
+    "metrics/curve.py",
+    "metrics/episode_progress.py",
+    "metrics/evaluation.py",
+    "metrics/line_file.py",
+    "metrics/names.py",
+    "metrics/progress.py",
+    "metrics/sinks.py",
+    "observers",
+    "processes/interrupts.py",
+    "processes/parent_death.py",
+    "processes/process_name.py",
+    "runs/comparison.py",
+    "runs/load_policy.py",
+    "runs/lock.py",
+    "runs/recorder.py",
+    "runs/reproducer.py",
+    "runs/saved_policy.py",
+    "runs/signatures.py",
+    "runs/trained_policy.py",
+    "runs/trust.py",
+)
+"""Files and folders of the package that only ask, show, write or look on; all others count. What they decide about an
+experiment, as presets do, is among its settings."""
+
+
+def code_hashes(package: Path = Path(__file__).parent) -> dict[str, str]:
+    """A hash by top-level module or package; comments count, for parsing all sources would take half a second."""
+    hashers: dict[str, xxhash.xxh3_64] = {}
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        if not _is_left_out(place):
+            hasher = hashers.setdefault(place.parts[0].removesuffix(".py"), xxhash.xxh3_64())
+            hasher.update(f"{place.as_posix()}\0".encode())
+            hasher.update(source_hash(path).encode())
+    return {part: hasher.hexdigest() for part, hasher in sorted(hashers.items())}
+
+
+def source_hash(path: Path) -> str:
+    """Of a file's content, whatever ends its lines."""
+    return xxhash.xxh3_64_hexdigest(path.read_bytes().replace(b"\r\n", b"\n"))
+
+
+def _is_left_out(place: Path) -> bool:
+    return any(part.as_posix() in CANNOT_CHANGE_BITS for part in (place, *place.parents))

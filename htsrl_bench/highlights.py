@@ -1,0 +1,180 @@
+"""What a record comes down to: a line or a few for a table of results, read from its summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from htsrl_bench.intervals import mean_interval
+
+Highlight = tuple[str, str]
+"""What was measured, and what came of it."""
+Summary = Mapping[str, Any]
+
+
+def highlights_of(name: str, summary: Summary) -> list[Highlight]:
+    """None for records that are there to look things up in."""
+    kind = next((kind for kind in sorted(KINDS, key=len, reverse=True) if name.startswith(kind)), None)
+    return [] if kind is None else list(KINDS[kind](name.removeprefix(kind).removeprefix("-"), summary))
+
+
+def _throughput(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary["works"].items():
+        schedules = ", ".join(_speed_and_share(name, own) for name, own in of["schedules"].items())
+        yield f"{work}: steps/s, and share of the roofline", schedules
+
+
+def _speed_and_share(name: str, own: Summary) -> str:
+    return f"{name} {own['steps_per_second']['median']:,.0f} ({own['share_of_roofline']['median']:.0%})"
+
+
+def _soak(_: str, summary: Summary) -> Iterator[Highlight]:
+    for run, of in summary.items():
+        growth = f"{of['growth_megabytes_in_10_minutes']:+.1f} MB"
+        yield f"{run}: growth of memory in 10 minutes", f"{growth}, at {of['last_megabytes']:,.0f} MB"
+
+
+def _limits(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary["works"].items():
+        yield f"{work}: roofline", f"{of['roofline']['median']:,.0f} steps/s"
+
+
+def _variance(_: str, summary: Summary) -> Iterator[Highlight]:
+    if of := summary["headline"]:
+        yield (
+            "sleeping, 32 environments, alpha 128, learning as long as rolling out: hts / lockstep",
+            f"{of['ratio']['median']:.2f}x (goal {of['goal']:g}x)",
+        )
+    for row in summary["figures"].get("environments", [])[-1:]:
+        yield (
+            f"sleeping, {row['value']:g} environments: steps/s of each, relative to 4",
+            f"{row['per_env']:.2f} ({row['hts']['median']:,.0f} steps/s in all)",
+        )
+    for row in (summary["lag"] or [])[-1:]:
+        claimed = "no bound" if row["claimed"] is None else f"{row['claimed']:.1f}"
+        yield (
+            f"sleeping, lag of async at a load of {row['load']:.2f}, in updates (hts: 1)",
+            f"{row['lag']['median']:.2f} (Claim 2: {claimed})",
+        )
+
+
+def _sleeping(_: str, summary: Summary) -> Iterator[Highlight]:
+    for alpha, of in summary.items():
+        yield (
+            f"sleeping, {alpha}, hts",
+            f"{of['hts']['median']:,.0f} steps/s, {of['share_of_bound']:.0%} of Claim 1's bound, "
+            f"{of['ratio']:.2f}x lockstep",
+        )
+
+
+def _determinism(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary["works"].items():
+        low, high = of["cost_range"]
+        yield f"{work}: cost of determinism (lowest to highest)", f"{of['cost']:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _peers(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary["work"].items():
+        ours = f"{of['htsrl']['median']:,.0f} steps/s"
+        if of["fastest"] is None:
+            yield f"{work}, htsrl", f"{ours}; no peer ran"
+        else:
+            theirs = f"{of['peers'][of['fastest']]['steps_per_second']['median']:,.0f}"
+            yield (
+                f"{work}, htsrl against the fastest peer",
+                f"{ours}, {of['ratio']['median']:.2f}x {of['fastest']} ({theirs})",
+            )
+
+
+def _learning(task: str, summary: Summary) -> Iterator[Highlight]:
+    seeds = _seeds(summary["num_seeds"])
+    goals = ", ".join(f"{way} {number}" for way, number in summary["reached"].items())
+    yield f"{task}, {seeds}: how many reached {summary['goal']:g}", goals
+    for what, key in (("mean return over the run", "over_run"), ("score", "scores")):
+        differences = ", ".join(difference(summary[key], way) for way in summary["reached"] if way != "hts")
+        if differences:
+            yield f"{task}, {seeds}: {what}, hts less others (95 % interval, paired seeds)", differences
+
+
+def difference(compared: Summary, way: str) -> str:
+    """hts less a way, with its interval where there is one."""
+    of = compared["differences"].get(way)
+    if of is None:
+        return f"{way} {compared['means']['hts'] - compared['means'][way]:+.4g} (no interval)"
+    if of["low"] == of["high"]:
+        return f"{way} {of['mean']:+.4g} on each"
+    return f"{way} {of['mean']:+.4g} ({of['low']:+.4g} to {of['high']:+.4g})"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seeds" if number > 1 else "1 seed"
+
+
+def _runs(name: str, summary: Summary) -> Iterator[Highlight]:
+    kinds: dict[str, list[float]] = {}
+    for run, of in summary.items():
+        kinds.setdefault(re.sub(r" seed \d+", "", run), []).append(of["score"])
+    for kind, scores in kinds.items():
+        interval = mean_interval(scores)
+        score = f"{scores[0]:.4g}{' on each' if interval is not None else ''}"
+        if interval is not None and not interval.is_constant:
+            score = f"{interval.mean:.4g} (95 % interval {interval.low:.4g} to {interval.high:.4g})"
+        yield f"{name}, {_seeds(len(scores))}: score of {kind}", score
+
+
+def _costs(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary.items():
+        yield f"{work}: CPU time that is overhead", f"{of['overhead_share']:.0%}"
+
+
+def _atari_step(_: str, summary: Summary) -> Iterator[Highlight]:
+    for game, of in summary.items():
+        ratios = [f"{name} {own['times_ours']['median']:.2f}x" for name, own in of.items() if "goal" in own]
+        yield f"{game}: CPU time of a step, others / ours", ", ".join(ratios)
+
+
+def _chaos(task: str, summary: Summary) -> Iterator[Highlight]:
+    kills = sum(summary["kills"].values())
+    verdict = "equal to the bit" if summary["equal"] else f"differs: {summary['difference']}"
+    yield f"{task}: a run with {kills} processes killed, against one undisturbed", verdict
+
+
+def _restart(_: str, summary: Summary) -> Iterator[Highlight]:
+    yield "a killed executor holds the run up", f"{summary['median_standstill_seconds']:.2f} s"
+
+
+def _keeping(_: str, summary: Summary) -> Iterator[Highlight]:
+    costs = ", ".join(f"{algorithm} {of['cost']:.1%}" for algorithm, of in summary.items())
+    yield "checkpoints and a spare process: cost", costs
+
+
+def _memory(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary.items():
+        yield f"{work}: steps/s with an LSTM, over those without", f"{of['lstm']['share']['median']:.2f}"
+
+
+def _system(_: str, summary: Summary) -> Iterator[Highlight]:
+    """A system of one's own says itself what its record comes down to."""
+    yield from summary["highlights"].items()
+
+
+KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
+    "throughput": _throughput,
+    "soak": _soak,
+    "limits": _limits,
+    "peers": _peers,
+    "variance": _variance,
+    "sleeping": _sleeping,
+    "determinism": _determinism,
+    "learning": _learning,
+    "runs": _runs,
+    "costs": _costs,
+    "atari-step": _atari_step,
+    "chaos": _chaos,
+    "restart": _restart,
+    "keeping": _keeping,
+    "memory": _memory,
+    "system": _system,
+}
+"""By how a record's name begins; what follows is passed on."""

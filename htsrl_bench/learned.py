@@ -1,0 +1,68 @@
+"""What a run of `htsrl bench learning` leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from htsrl.errors import HtsrlError
+from htsrl.metrics.sinks import read_json_lines
+from htsrl.runs.folder import RunFolder
+
+Curve = tuple[tuple[int, float, float], ...]
+"""(step, mean return of the last 100 training episodes, seconds since the start)."""
+MAX_POINTS = 150
+"""Of a curve in a record: a picture shows no more."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One run and what its policy is worth."""
+
+    way: str
+    seed: int
+    score: float
+    """Mean return of the evaluation."""
+    score_deviation: float
+    digest: str
+    steps: int
+    steps_per_second: float
+    command: str
+    commit: str | None
+    mean_over_run: float
+    """Of the whole curve, of which a record has fewer points."""
+    curve: Curve
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "curve": thinned(self.curve)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Learned:
+        """Of a record, or of a file among finished runs, which has all points where it lacks their mean."""
+        curve = tuple((step, mean, at) for step, mean, at in document["curve"])
+        return cls(**{"mean_over_run": mean_over(curve), **document, "curve": curve})
+
+
+def mean_over(curve: Curve) -> float:
+    """The area under a learning curve, over its length: early learners score higher."""
+    steps, returns, _ = np.asarray(curve, dtype=np.float64).T
+    return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0])) if len(steps) > 1 else float(returns[0])
+
+
+def thinned(curve: Curve) -> Curve:
+    """At most MAX_POINTS and the last, in as many digits as can be seen."""
+    stride = -(-len(curve) // MAX_POINTS)
+    return tuple((step, float(f"{mean:.5g}"), round(at, 1)) for step, mean, at in (*curve[:-1:stride], curve[-1]))
+
+
+def read_curve(run_dir: Path) -> Curve:
+    records = read_json_lines(RunFolder(run_dir).metrics_file)
+    points = [(x.get("step"), x.get("rollout/ep_rew_mean"), x.get("time/time_elapsed") or 0.0) for x in records]
+    curve = tuple((int(step), mean, at) for step, mean, at in points if step is not None and mean is not None)
+    if not curve:
+        raise HtsrlError("no episode ended during the run, so there is no learning curve; give the task more steps")
+    return curve

@@ -1,0 +1,149 @@
+"""Does HTS learn what synchronous training learns? The same tasks in several ways, several seeds each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from htsrl.checkpoint.files import holds_any
+from htsrl.config import Config, Placement
+from htsrl.errors import ConfigError
+from htsrl.evaluate import evaluate
+from htsrl.metrics.episode_progress import EpisodeProgress
+from htsrl.metrics.progress import Mode, resolved
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.lock import RunLock
+from htsrl.runs.resume import resume
+from htsrl.train import train
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.command_line import train_command
+from htsrl_bench.finished_runs import FinishedRuns
+from htsrl_bench.learned import Learned, mean_over, read_curve
+from htsrl_bench.provenance import current_commit
+from htsrl_bench.record import Table
+from htsrl_bench.tasks import Task
+from htsrl_bench.verdict import Verdict, ways_of
+
+EVALUATION_EPISODES = 100
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a task is learned, and where what has finished is kept."""
+
+    ways: Sequence[str]
+    seeds: Sequence[int]
+    placement: Placement
+    finished: FinishedRuns
+
+    def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
+        """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
+        learned = []
+        # A run may take an hour. On a terminal it shows how far it has come; a file would get a great many lines.
+        progress: Mode = "live" if resolved("auto") == "live" else "off"
+        for seed, way in product(self.seeds, self.ways):
+            kept = self.found(task, way, seed)
+            announcer.begin(f"{task.name}, {way}, seed {seed}", draws_below=not kept and progress == "live")
+            run = kept or self._learn_once(task, way, seed, progress)
+            announcer.end(f"score {run.score:.1f}{' (kept from before)' if kept else ''}")
+            learned.append(run)
+        return learned
+
+    def found(self, task: Task, way: str, seed: int) -> Learned | None:
+        """A run that has finished before; ConfigError where one of other settings did, or was begun."""
+        name, config = _name(task, way, seed), self._config(task, way, seed)
+        learned, folder = self.finished.find(name, config), self.finished.place_of(name)
+        if folder is not None and has_begun(folder):
+            check_is_same(folder, config)
+        return learned
+
+    def _config(self, task: Task, way: str, seed: int) -> Config:
+        return Config(task.with_seed(seed, way), self.placement)
+
+    def _learn_once(self, task: Task, way: str, seed: int, progress: Mode) -> Learned:
+        name, config, commit = _name(task, way, seed), self._config(task, way, seed), current_commit()
+        with self.finished.room_for(name) as run_dir:
+            goes_on = train_or_go_on(
+                replace(config, placement=replace(self.placement, run_dir=run_dir, progress=progress))
+            )
+            with EpisodeProgress(EVALUATION_EPISODES, progress) as shown:
+                evaluation = evaluate(run_dir, EVALUATION_EPISODES, watch=shown.update, trust=True)
+            result = RunFolder(run_dir).result()
+            changed = ", begun before" if goes_on else ", changed while it ran" if commit != current_commit() else ""
+            curve = read_curve(run_dir)
+            learned = Learned(
+                way=way,
+                seed=seed,
+                score=evaluation.mean_return,
+                score_deviation=evaluation.std_return,
+                digest=result["digest"],
+                steps=result["steps"],
+                steps_per_second=result["steps_per_second"],
+                command=train_command(config.experiment, EVALUATION_EPISODES),
+                commit=commit and f"{commit}{changed}",
+                mean_over_run=mean_over(curve),
+                curve=curve,
+            )
+            self.finished.put(name, config, learned)
+        return learned
+
+
+def train_or_go_on(config: Config) -> bool:
+    """Bring a run to its end, from wherever one in its folder came to; returns whether there was one."""
+    run_dir = config.placement.run_dir
+    assert run_dir is not None
+    folder = RunFolder(run_dir)
+    if not has_begun(folder):
+        if run_dir.exists():
+            with RunLock.acquire(run_dir):
+                shutil.rmtree(run_dir)
+        train(config)
+        return False
+    check_is_same(folder, config)
+    if not folder.is_complete():
+        resume(run_dir)
+    return True
+
+
+def has_begun(folder: RunFolder) -> bool:
+    """Whether a run left anything there to go on from; one that was killed in its first checkpoint did not."""
+    return folder.config_file.exists() and holds_any(folder.checkpoints_dir)
+
+
+def check_is_same(folder: RunFolder, config: Config) -> None:
+    if folder.load_config().experiment != config.experiment:
+        raise ConfigError(f"{folder.path} holds a run with other settings; choose another folder, or remove it")
+
+
+def tables(goal: float, learned: Sequence[Learned]) -> list[Table]:
+    rows = [
+        [
+            run.way,
+            f"{run.seed}",
+            f"{run.score:.4g} +- {run.score_deviation:.4g}",
+            "yes" if run.score >= goal else "no",
+            f"{run.mean_over_run:.4g}",
+            f"{run.curve[-1][2] / 60:.1f}",
+        ]
+        for run in sorted(learned, key=lambda run: (ways_of(learned).index(run.way), run.seed))
+    ]
+    note = (
+        f"Score: mean return of {EVALUATION_EPISODES} episodes +- their standard deviation, most likely actions, after "
+        f"{learned[0].steps:,} steps; goal {goal:g}."
+    )
+    scores = Table(
+        ["way", "seed", "score", "goal reached", "mean over run", "minutes"],
+        rows,
+        [note, *Verdict.of(goal, learned).sentences()],
+    )
+    commands = Table(
+        ["way", "seed", "command", "digest", "commit"],
+        [[run.way, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`", run.commit or "unknown"] for run in learned],
+    )
+    return [scores, commands]
+
+
+def _name(task: Task, way: str, seed: int) -> str:
+    return f"{task.name}-{way}-seed-{seed}"

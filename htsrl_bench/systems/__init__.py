@@ -1,0 +1,1 @@
+"""Experiments of the systems in htsrl.systems, each a program of its own."""

@@ -1,0 +1,85 @@
+"""`htsrl bench learning`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from htsrl.config import Config, Placement
+from htsrl.errors import ConfigError
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.command_line import bench_command
+from htsrl_bench.curves import draw_curves
+from htsrl_bench.finished_runs import FinishedRuns
+from htsrl_bench.learned import Learned
+from htsrl_bench.learning import Learning, tables
+from htsrl_bench.provenance import Provenance
+from htsrl_bench.record import Record, publish
+from htsrl_bench.tasks import QUICK_TASKS, TASKS, Task
+from htsrl_bench.verdict import Verdict
+from htsrl_bench.ways import WAYS
+
+
+@dataclass(frozen=True)
+class LearningTable:
+    """Learning curves under hts, sync and others, several seeds each, with the commands that repeat them."""
+
+    tasks: tuple[str, ...] = QUICK_TASKS
+    """Which tasks; football-empty-goal-close, pong-ppo and pong-a2c are others."""
+    ways: tuple[str, ...] = ("hts", "sync")
+    """In which ways: hts, sync, async, and with another correction of the lag hts-importance, hts-vtrace,
+    hts-uncorrected, async-importance, async-uncorrected."""
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """A run in each way for every seed."""
+    placement: Literal["inline", "processes"] = "processes"
+    """Where the roles live; the results are the same."""
+    finished_runs: Path | None = None
+    """Folder in which runs are kept: the same command goes on after those that have finished, and with the one that was
+    interrupted."""
+    output: Path = Path("benchmarks")
+    """Folder for a record and a picture of each task."""
+
+    def run(self) -> int:
+        tasks = [_task(name) for name in self.tasks]
+        if not tasks or not self.seeds or not self.ways:
+            raise ConfigError("give at least one task, one way and one seed")
+        provenance, placement = Provenance.take(), Placement(backend=self.placement, tensorboard=False)
+        finished = FinishedRuns(self.finished_runs)
+        learning = Learning(self.ways, self.seeds, placement, finished)
+        for task, way, seed in product(tasks, self.ways, self.seeds):
+            _check(task, way)
+            learning.found(task, way, seed)  # one that must not be taken is refused before the first is trained
+        finished.prepare()
+        announcer = Announcer(len(tasks) * len(self.seeds) * len(self.ways))
+        for task in tasks:  # each is written as soon as it is done: the next may take an hour
+            learned = learning.learn(task, announcer)
+            record = self._record(task, learned, learning, provenance)
+            publish(record, self.output, partial(draw_curves, task.name, task.goal, learned))
+        return 0
+
+    def _record(self, task: Task, learned: list[Learned], learning: Learning, provenance: Provenance) -> Record:
+        configs = {way: Config(task.with_seed(self.seeds[0], way), learning.placement) for way in self.ways}
+        return Record(
+            name=f"learning-{task.name}",
+            command=bench_command("learning", self),
+            provenance=provenance,
+            configs=configs,
+            repetitions=[run.document() for run in learned],
+            summary=Verdict.of(task.goal, learned).document(),
+            tables=tables(task.goal, learned),
+        )
+
+
+def _check(task: Task, way: str) -> None:
+    if way not in WAYS:
+        raise ConfigError(f"way {way!r} is not known; choose among {', '.join(WAYS)}")
+    task.with_seed(1, way)
+
+
+def _task(name: str) -> Task:
+    if name not in TASKS:
+        raise ConfigError(f"task {name!r} is not known; choose among {', '.join(TASKS)}")
+    return TASKS[name]

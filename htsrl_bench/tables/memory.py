@@ -1,0 +1,43 @@
+"""`htsrl bench memory`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from htsrl.errors import ConfigError
+from htsrl_bench import memory
+from htsrl_bench.command_line import bench_command
+from htsrl_bench.provenance import Provenance
+from htsrl_bench.record import Record, publish
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """Throughput of recurrent policies against that of the same policies without a memory."""
+
+    work: tuple[str, ...] = tuple(memory.WORK)
+    """What is trained."""
+    repetitions: int = 3
+    """How often; all kinds take turns."""
+    output: Path = Path("benchmarks")
+    """Folder for the record."""
+
+    def run(self) -> int:
+        unknown = [name for name in self.work if name not in memory.WORK]
+        if unknown or not self.work or self.repetitions < 1:
+            raise ConfigError(f"give work among {', '.join(map(repr, memory.WORK))}, and at least one repetition")
+        provenance = Provenance.take()
+        measured = memory.measure(self.work, self.repetitions)
+        summary = memory.summary(measured)
+        record = Record(
+            name="memory",
+            command=bench_command("memory", self),
+            provenance=provenance,
+            configs=memory.configs(self.work),
+            repetitions=[asdict(of) for of in measured],
+            summary=summary,
+            tables=[memory.table(summary)],
+        )
+        publish(record, self.output)
+        return 0

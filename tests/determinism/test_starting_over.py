@@ -1,0 +1,118 @@
+"""A run that was killed before its first checkpoint starts over; jobs say the same each time that they are begun."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from htsrl import A2C, Config, ConfigError, Experiment, Placement, resume, train
+from htsrl.train import resume_or_start
+
+EXPERIMENT = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=80)
+
+
+def config(run_dir: Path, **experiment: Any) -> Config:
+    placement = Placement("inline", num_executors=1, run_dir=run_dir, tensorboard=False, progress="off")
+    return Config(replace(EXPERIMENT, **experiment), placement)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(config(tmp_path_factory.mktemp("whole") / "run")).run_dir
+
+
+@pytest.fixture
+def killed_early(whole: Path, tmp_path: Path) -> Path:
+    """As a run leaves its folder that was killed after some updates and before its first checkpoint."""
+    copy = tmp_path / "killed"
+    shutil.copytree(whole, copy)
+    for name in ("checkpoints", "result.json", "policy.safetensors", "learning_curve.png"):
+        shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
+    for name in ("digest.jsonl", "metrics.jsonl"):
+        lines = (copy / name).read_bytes().splitlines(keepends=True)
+        (copy / name).write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:5])
+    (copy / "notes.txt").write_text("mine")
+    return copy
+
+
+def digest(run_dir: Path) -> str:
+    return str(json.loads((run_dir / "result.json").read_text())["digest"])
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over_in_place_to_the_same_bits(
+    whole: Path, killed_early: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    resume(killed_early)
+    assert "holds no checkpoint yet: the run starts over" in capfd.readouterr().err
+    assert (killed_early / "digest.jsonl").read_bytes() == (whole / "digest.jsonl").read_bytes()
+    assert digest(killed_early) == digest(whole)
+    assert (killed_early / "notes.txt").read_text() == "mine"
+
+
+def test_a_job_starts_resumes_and_shows_what_is_complete(whole: Path, killed_early: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    results = [resume_or_start(config(folder)) for folder in (tmp_path / "new", tmp_path / "empty", killed_early)]
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "new").rglob("*") if file.name != ".lock"}
+    results.append(resume_or_start(config(tmp_path / "new")))
+    assert {result.digest for result in results} == {digest(whole)}
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert results[-1].run_dir == tmp_path / "new"
+
+
+@pytest.mark.parametrize("left", ["config.json.signature.tmp", "config.json.signature", "config.json.tmp"])
+def test_a_job_starts_where_another_was_killed_while_it_made_the_folder(whole: Path, tmp_path: Path, left: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / left).write_text("half")
+    assert resume_or_start(config(tmp_path / "run")).digest == digest(whole)
+
+
+class Killed(BaseException):
+    """In place of a SIGKILL."""
+
+
+def killed(*arguments: Any) -> None:
+    raise Killed
+
+
+def test_a_job_does_not_take_the_result_of_a_run_for_that_of_its_extension(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr("htsrl.runs.resume.run_to_end", killed)
+        with pytest.raises(Killed):
+            resume(tmp_path / "run", total_steps=160)
+    assert resume_or_start(config(tmp_path / "run", total_steps=160)).steps == 160
+
+
+def test_what_is_logged_of_infos_may_change_at_a_resume_and_no_bit_with_it(whole: Path, tmp_path: Path) -> None:
+    digests = set()
+    for name, log_info in (("as before", ()), ("more", ("speed", "colour"))):
+        shutil.copytree(whole, tmp_path / name)
+        placement = replace(config(tmp_path / name).placement, log_info=log_info)
+        digests.add(resume(tmp_path / name, total_steps=160, placement=placement).digest)
+    assert len(digests) == 1
+    fewer = replace(config(tmp_path / "more").placement, log_info=("colour",))
+    assert resume(tmp_path / "more", total_steps=240, placement=fewer).updates == 30
+
+
+def test_a_job_with_another_experiment_is_refused_by_the_name_of_the_setting(whole: Path) -> None:
+    with pytest.raises(ConfigError, match=r"another experiment; these settings differ:\n  seed: 1 -> 2\n"):
+        resume_or_start(config(whole, seed=2))
+
+
+def test_a_job_needs_a_folder() -> None:
+    with pytest.raises(ConfigError, match=r"name its folder with run_dir \(--run-dir\)"):
+        resume_or_start(Config(EXPERIMENT))
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("three years of work")
+    with pytest.raises(Exception, match="is not the folder of a run"):
+        resume_or_start(config(tmp_path))
+    assert (tmp_path / "thesis.tex").exists()

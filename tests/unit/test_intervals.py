@@ -1,0 +1,125 @@
+"""Intervals cover what they say at the few seeds that there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from htsrl_bench.intervals import CONFIDENCE, Interval, mean_interval, paired_interval, t_quantile
+
+NUM_TRIALS = 3000
+SKEW_ALLOWANCE = 0.01
+"""What a mild skew may take from the coverage: t is exact for normal values only."""
+MakeInterval = Callable[[Sequence[float]], Interval | None]
+
+
+def normal(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return generator.normal(0.0, 1.0, shape)
+
+
+def mildly_skewed(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """A gamma distribution of skewness 0.7 around 0, as of returns that a few seeds fall short of."""
+    return generator.gamma(8.0, 1.0, shape) - 8.0
+
+
+def coverage(
+    make: MakeInterval, draw: Callable[[np.random.Generator, tuple[int, int]], np.ndarray], num_seeds: int
+) -> float:
+    samples = draw(np.random.default_rng(num_seeds), (NUM_TRIALS, num_seeds)).tolist()
+    found = [make(sample) for sample in samples]
+    return sum(interval is not None and interval.has_zero for interval in found) / NUM_TRIALS
+
+
+def percentile_bootstrap(values: Sequence[float]) -> Interval:
+    sample = np.asarray(values)
+    draws = np.random.default_rng(0).integers(0, len(values), (200, len(values)))
+    low, high = np.quantile(sample[draws].mean(axis=1), [0.025, 0.975])
+    return Interval(float(sample.mean()), float(low), float(high), len(values))
+
+
+BINOMIAL_ERROR = 3.5 * math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / NUM_TRIALS)
+
+
+@pytest.mark.parametrize("num_seeds", range(2, 11))
+def test_an_interval_covers_what_it_says_for_normal_values(num_seeds: int) -> None:
+    assert coverage(mean_interval, normal, num_seeds) == pytest.approx(CONFIDENCE, abs=BINOMIAL_ERROR)
+
+
+@pytest.mark.parametrize("num_seeds", range(2, 11))
+def test_an_interval_covers_nearly_what_it_says_for_mildly_skewed_values(num_seeds: int) -> None:
+    assert abs(coverage(mean_interval, mildly_skewed, num_seeds) - CONFIDENCE) < SKEW_ALLOWANCE + BINOMIAL_ERROR
+
+
+@pytest.mark.parametrize(("num_seeds", "at_most"), [(2, 0.60), (3, 0.80), (5, 0.90), (10, 0.93)])
+def test_a_percentile_bootstrap_would_not_pass(num_seeds: int, at_most: float) -> None:
+    assert coverage(percentile_bootstrap, normal, num_seeds) < at_most < CONFIDENCE - BINOMIAL_ERROR
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3, 5, 10])
+def test_a_paired_interval_covers_where_seeds_have_effects_in_common_and_is_as_wide_as_what_they_do_not(
+    num_seeds: int,
+) -> None:
+    generator = np.random.default_rng(num_seeds)
+    covered, widths = 0, []
+    for _ in range(NUM_TRIALS):
+        common = generator.normal(0.0, 100.0, num_seeds)
+        ours, theirs = (dict(enumerate(common + generator.normal(0.0, 1.0, num_seeds))) for _ in range(2))
+        interval = paired_interval(ours, theirs)
+        assert interval is not None
+        covered += interval.has_zero
+        widths.append(interval.high - interval.low)
+    assert covered / NUM_TRIALS == pytest.approx(CONFIDENCE, abs=BINOMIAL_ERROR)
+    assert np.median(widths) < 20  # 100 times that where the seeds' own effects were counted
+
+
+# Numbers by hand
+
+
+def test_the_interval_of_a_few_numbers_is_that_of_the_formula() -> None:
+    # Mean 4, deviation 2, t 4.303 for two degrees of freedom: 4 +- 4.303 * 2 / sqrt(3).
+    interval = mean_interval([2.0, 4.0, 6.0])
+    assert interval is not None
+    assert (interval.mean, interval.num_seeds) == (4.0, 3)
+    assert (interval.low, interval.high) == pytest.approx((-0.968, 8.968), abs=1e-3)
+
+
+def test_seeds_are_paired_by_number_and_those_of_one_side_left_out() -> None:
+    # Differences 1 and 3, mean 2, deviation sqrt(2): 2 +- 12.706.
+    interval = paired_interval({1: 11.0, 2: 23.0, 7: 1e9}, {2: 20.0, 1: 10.0, 8: 0.0})
+    assert interval is not None
+    assert (interval.mean, interval.num_seeds) == (2.0, 2)
+    assert interval.high == pytest.approx(14.706, abs=1e-3)
+
+
+def test_a_single_seed_has_no_interval() -> None:
+    assert mean_interval([1.0]) is None
+    assert paired_interval({1: 1.0}, {1: 2.0}) is None
+
+
+def test_values_that_are_all_equal_are_no_knowledge_of_their_spread() -> None:
+    interval = mean_interval([500.0, 500.0, 500.0])
+    assert interval is not None
+    assert interval.is_constant
+
+
+@pytest.mark.parametrize(
+    ("degrees", "t"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (5, 2.5706), (9, 2.2622), (30, 2.0423), (120, 1.9799)],
+)
+def test_quantiles_are_those_of_the_printed_tables(degrees: int, t: float) -> None:
+    assert t_quantile(0.95, degrees) == pytest.approx(t, abs=5e-5)
+
+
+def test_other_levels_too() -> None:
+    assert t_quantile(0.99, 1) == pytest.approx(63.6567, abs=5e-5)
+    assert t_quantile(0.90, 4) == pytest.approx(2.1318, abs=5e-5)
+    assert t_quantile(0.99, 9) == pytest.approx(3.2498, abs=5e-5)
+
+
+@pytest.mark.parametrize(("confidence", "degrees"), [(0.0, 3), (1.0, 3), (0.95, 0)])
+def test_levels_and_degrees_that_there_are_not_are_refused(confidence: float, degrees: int) -> None:
+    with pytest.raises(ValueError, match="must be between 0 and 1"):
+        t_quantile(confidence, degrees)

@@ -1,0 +1,185 @@
+"""Observers hear of everything, may ask to stop, and cannot change a bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from helpers import Outcome, assert_same_run, run
+from safetensors.numpy import load_file
+
+from htsrl import Config, Experiment, ObserverFailed, Placement, RunResult, resume, train
+from htsrl.metrics.sinks import read_json_lines
+from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent
+
+
+class Telling(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Tells at an episode's end how many steps it had, and whether that is an even number."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        self._steps = 0
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        self._steps += 1
+        if terminated or truncated:
+            info = {**info, "steps": np.float32(self._steps), "is_success": self._steps % 2 == 0, "text": "no number"}
+        return observation, reward, terminated, truncated, info
+
+
+def make_env() -> gymnasium.Env[Any, Any]:
+    return Telling(gymnasium.make("CartPole-v1"))
+
+
+EXPERIMENT = Experiment(make_env, num_envs=4, sync_interval=32, total_steps=512)
+
+
+class Notes(Observer):
+    """Writes down all that it hears."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.calls: list[str] = []
+        self.updates: list[UpdateEvent] = []
+        self.episodes: list[EpisodeEvent] = []
+        self.parameters: list[Any] = []
+        self.checkpoints: list[CheckpointEvent] = []
+        self.result: RunResult | None = None
+        self._stop_at = stop_at
+
+    def on_start(self, run: ObservedRun) -> None:
+        self.calls.append("start")
+        self.run = run
+
+    def on_update(self, event: UpdateEvent) -> None:
+        self.calls.append("update")
+        self.updates.append(event)
+        self.parameters.append(event.parameters())
+        if event.version == self._stop_at:
+            self.run.stop("seen enough")
+
+    def on_episode(self, event: EpisodeEvent) -> None:
+        self.calls.append("episode")
+        self.episodes.append(event)
+
+    def on_checkpoint(self, event: CheckpointEvent) -> None:
+        assert event.path.is_dir()
+        self.checkpoints.append(event)
+
+    def on_end(self, result: RunResult) -> None:
+        self.calls.append("end")
+        self.result = result
+
+
+def train_watched(tmp_path: Path, observer: Any, strict: bool = False, **placement: Any) -> RunResult:
+    quietly: dict[str, Any] = {
+        "backend": "inline",
+        "tensorboard": False,
+        "progress": "off",
+        "run_dir": tmp_path / "run",
+    }
+    config = Config(EXPERIMENT, Placement(**(quietly | {"run_dir": tmp_path / "run"} | placement)))
+    return train(config, observers=[observer], strict_observers=strict)
+
+
+def test_an_observer_hears_of_every_update_and_episode_in_order(tmp_path: Path) -> None:
+    notes = Notes()
+    result = train_watched(tmp_path, notes, log_info=("steps", "text"), checkpoint_every_updates=2)
+    assert notes.calls[0] == "start"
+    assert notes.calls[-1] == "end"
+    assert [event.version for event in notes.updates] == [1, 2, 3, 4]
+    assert [event.steps for event in notes.updates] == [128, 256, 384, 512]
+    assert all("train/loss" in event.metrics for event in notes.updates)
+    assert notes.result == result
+    assert notes.episodes
+    for episode in notes.episodes:
+        assert episode.info == {"steps": episode.length, "is_success": float(episode.length % 2 == 0)}
+        assert episode.episode_return == episode.length  # CartPole rewards every step with 1
+    assert 2 in [event.version for event in notes.checkpoints]
+
+
+def test_numbers_in_info_become_metrics(tmp_path: Path) -> None:
+    notes = Notes()
+    train_watched(tmp_path, notes, log_info=("steps",), log_every_steps=1)
+    last = read_json_lines(tmp_path / "run" / "metrics.jsonl")[-1]
+    lengths = [episode.length for episode in notes.episodes]
+    assert len(lengths) <= 100
+    assert last["rollout/info/steps"] == last["rollout/ep_len_mean"] == pytest.approx(np.mean(lengths))
+    assert last["rollout/success_rate"] == pytest.approx(np.mean([length % 2 == 0 for length in lengths]))
+
+
+def test_what_is_told_of_episodes_survives_a_resume(tmp_path: Path) -> None:
+    whole = run(EXPERIMENT, log_info=("steps",), log_every_steps=1)
+    train_watched(tmp_path, Notes(stop_at=2), log_info=("steps",), log_every_steps=1)
+    resume(tmp_path / "run", env=make_env)
+    assert_same_run(Outcome.read(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_watching_changes_no_bit(tmp_path: Path, backend: str) -> None:
+    train_watched(tmp_path, Notes(), backend=backend, log_info=("steps",))
+    assert Outcome.read(tmp_path / "run").digest == run(EXPERIMENT).digest
+
+
+def test_an_observer_can_stop_a_run_that_goes_on_later_to_the_same_bits(tmp_path: Path) -> None:
+    notes = Notes(stop_at=2)
+    result = train_watched(tmp_path, notes)
+    assert result.stop_reason == "seen enough"
+    assert result.interrupted
+    assert 2 <= result.updates < 4
+    assert notes.result == result
+    again = resume(tmp_path / "run", env=make_env)
+    assert again.stop_reason is None
+    assert again.digest == run(EXPERIMENT).digest
+
+
+class Broken(Observer):
+    """Fails at the first update, and must not hear of another."""
+
+    calls = 0
+
+    def on_update(self, event: UpdateEvent) -> None:
+        self.calls += 1
+        raise ValueError("a mistake of the user's")
+
+
+def test_an_exception_ends_its_observer_alone_and_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    broken = Broken()
+    result = train_watched(tmp_path, broken, progress="plain")
+    assert not result.interrupted
+    assert broken.calls == 1
+    said = capfd.readouterr().err
+    assert "observer Broken raised ValueError in on_update: a mistake of the user's" in said
+    assert "Traceback" in said
+
+
+def test_a_strict_observers_exception_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ObserverFailed, match="a mistake of the user's"):
+        train_watched(tmp_path, Broken(), strict=True)
+    assert resume(tmp_path / "run", env=make_env).digest == run(EXPERIMENT).digest
+
+
+def test_parameters_are_a_copy_of_the_versions_own_that_nobody_can_write_to(tmp_path: Path) -> None:
+    notes = Notes()
+    train_watched(tmp_path, notes)
+    last = notes.parameters[-1]
+    saved = load_file(tmp_path / "run" / "policy.safetensors")
+    assert last.keys() <= saved.keys()
+    for name, array in last.items():
+        np.testing.assert_array_equal(array, saved[name])
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_an_object_without_all_hooks_is_an_observer_too(tmp_path: Path) -> None:
+    class OnlyTheEnd:
+        result = None
+
+        def on_end(self, result: RunResult) -> None:
+            self.result = result
+
+    observer = OnlyTheEnd()
+    assert train_watched(tmp_path, observer) == observer.result

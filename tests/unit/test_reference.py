@@ -1,0 +1,56 @@
+"""The reference pages are those of today's settings and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+import htsrl
+from htsrl.cli.reference import PAGES
+from htsrl.dataflow.exchange import Cost
+from htsrl.metrics.names import INFO_METRIC, METRICS
+from htsrl.metrics.sinks import read_json_lines
+
+FOLDER = Path(htsrl.__file__).parent.parent / "docs" / "reference"
+
+
+class Telling(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Has all that an episode can tell in every `info`."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {**info, "is_success": True, "angle": float(observation[2])}
+
+
+def make_env() -> gymnasium.Env[Any, Any]:
+    return Telling(gymnasium.make("CartPole-v1"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reference_page_is_current(page: str) -> None:
+    assert (FOLDER / page).read_text() == PAGES[page](), "settings or metrics have changed; run `make reference`"
+
+
+def test_the_table_of_metrics_has_exactly_those_of_runs(tmp_path: Path) -> None:
+    metrics: set[str] = set()
+    quiet = htsrl.Placement(backend="inline", log_info=("angle",), tensorboard=False, progress="off")
+    for algorithm in (htsrl.PPO(epochs=1, num_minibatches=1), htsrl.A2C()):
+        experiment = htsrl.Experiment(
+            make_env, algorithm=algorithm, on_env_error="truncate", num_envs=2, sync_interval=64, total_steps=128
+        )
+        run_dir = tmp_path / algorithm.name
+        htsrl.train(htsrl.Config(experiment, replace(quiet, run_dir=run_dir)))
+        metrics |= {name for line in read_json_lines(run_dir / "metrics.jsonl") for name in line}
+    known = {name for section in METRICS.values() for name in section}
+    of_processes = {name for name in known if name.startswith("cpu/")} | {"wait/gradient_worker_seconds"}
+    written = {INFO_METRIC if name == "rollout/info/angle" else name for name in metrics - {"step"}}
+    assert written == known - of_processes
+
+
+def test_the_table_of_metrics_has_all_costs() -> None:
+    costs = {name for section in METRICS.values() for name in section if name.startswith("cpu/")}
+    assert costs == {f"cpu/{cost.name.lower()}_seconds" for cost in Cost}
