@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
 from htsrl.cli.arguments import HELP_FLAGS, whole_numbers
 from htsrl.cli.check_env import CheckEnv
+from htsrl.cli.commands import later_commands
 from htsrl.cli.export import Export
 from htsrl.cli.folder import CodeFlags, VersionFlags, find_modules_here
 from htsrl.cli.help import show_help
@@ -28,8 +28,6 @@ from htsrl.plain_files import printable
 from htsrl.processes.interrupts import Terminated, end_at_second_signal
 from htsrl.runs.comparison import compare
 
-COMMANDS = "htsrl.commands"
-"""The group under which packages register commands of their own."""
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -117,11 +115,6 @@ class _Version:
         return 0
 
 
-@dataclass(frozen=True)
-class _Bench:
-    """Measure, print a table and write down how it came about."""
-
-
 class Command(Protocol):
     """What the user asked for."""
 
@@ -164,34 +157,23 @@ def _parse(arguments: Sequence[str]) -> Command:
     resuming = Resume(tyro.MISSING, placement=resume_defaults(arguments))
     if arguments[:1] in (["train"], ["resume"]) and not HELP_FLAGS.isdisjoint(arguments):
         show_help(arguments[0], defaults if arguments[0] == "train" else resuming, wants_all)
-    commands: Any = (
-        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
-        | Annotated[Resume, tyro.conf.subcommand("resume", default=resuming)]
-        | Annotated[Eval, tyro.conf.subcommand("eval")]
-        | Annotated[Export, tyro.conf.subcommand("export")]
-        | Annotated[Digest, tyro.conf.subcommand("digest")]
-        | Annotated[Compare, tyro.conf.subcommand("compare")]
-        | Annotated[CheckEnv, tyro.conf.subcommand("check-env")]
-        | Annotated[_bench(arguments), tyro.conf.subcommand("bench")]
-    )
+    choices = [
+        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)],
+        Annotated[Resume, tyro.conf.subcommand("resume", default=resuming)],
+        Annotated[Eval, tyro.conf.subcommand("eval")],
+        Annotated[Export, tyro.conf.subcommand("export")],
+        Annotated[Digest, tyro.conf.subcommand("digest")],
+        Annotated[Compare, tyro.conf.subcommand("compare")],
+        Annotated[CheckEnv, tyro.conf.subcommand("check-env")],
+        *(Annotated[kind, tyro.conf.subcommand(name)] for name, kind in later_commands(arguments[:1])),
+    ]
+    commands: Any = Union[tuple(choices)]  # noqa: UP007  (there is no `|` over a list)
     description = "Deep RL as fast as asynchronous training and as reproducible as a unit test."
     markers = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
     command: Command = tyro.cli(
         commands, prog="htsrl", description=description, args=arguments, config=markers, registry=whole_numbers()
     )
     return command
-
-
-def _bench(arguments: Sequence[str]) -> Any:
-    """What `htsrl bench` does is a package of its own, and imports torch and more: only those who measure load it."""
-    if list(arguments[:1]) != ["bench"]:
-        return _Bench
-    found = [point for point in entry_points(group=COMMANDS) if point.name == "bench"]
-    if not found:
-        raise ConfigError(
-            "htsrl bench is the package htsrl_bench, which is not installed; install htsrl from its folder"
-        )
-    return found[0].load()
 
 
 def _explain(error: HtsrlError, exit_code: int) -> None:

@@ -1,0 +1,39 @@
+"""Commands that are loaded only when they are asked for, because few need what they import."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import make_dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from htsrl.errors import ConfigError
+
+COMMANDS = "htsrl.commands"
+"""The group under which packages register commands of their own."""
+
+SUMMARIES = {
+    "bench": "Measure, print a table and write down how it came about.",
+}
+"""What `htsrl --help` says of each."""
+PLACES: dict[str, str] = {}
+"""MODULE:CLASS of those that are htsrl's own; the others are entry points."""
+
+
+def later_commands(asked: Sequence[str]) -> Iterator[tuple[str, type[Any]]]:
+    """Every name with its class: the real one for the command that is asked for, for the others only a summary."""
+    for name, summary in SUMMARIES.items():
+        yield name, _load(name) if [name] == list(asked) else make_dataclass(name, [], namespace={"__doc__": summary})
+
+
+def _load(name: str) -> type[Any]:
+    if name in PLACES:
+        module, _, kind = PLACES[name].partition(":")
+        return getattr(importlib.import_module(module), kind)  # type: ignore[no-any-return]
+    found = [point for point in entry_points(group=COMMANDS) if point.name == name]
+    if not found:
+        raise ConfigError(
+            f"htsrl {name} is a package of its own, which is not installed; install htsrl from its folder"
+        )
+    return found[0].load()  # type: ignore[no-any-return]
