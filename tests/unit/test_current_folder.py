@@ -64,10 +64,11 @@ def test_a_folder_is_shown_as_it_was_given_for_as_long_as_that_leads_there(
     assert (folder.path, folder.shown) == (home / "runs/one", home / "runs/one")
 
 
-def test_modules_of_the_folder_that_a_command_was_given_in_are_found_from_everywhere(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("command", "is_found"), [("check-env", True), ("digest", False)])
+def test_modules_of_the_folder_that_a_command_was_given_in_are_found_where_it_runs_what_the_user_names(
+    home: Path, monkeypatch: pytest.MonkeyPatch, command: str, is_found: bool
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit):
-        main(["digest", "runs/none"])
-    assert sys.path[0] == str(home)
+        main([command, "nothing_of_that_name:Env-v0"])
+    assert (sys.path[-1] == str(home)) is is_found
