@@ -11,7 +11,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo football football-packages football-wheel model model-packages test test-slow \
-	test-football check bench-sleeping bench-learning bench-atari-step bench-costs bench-keeping bench-memory \
+	test-football check bench-sleeping bench-learning bench-atari-step bench-costs bench-keeping bench-recurrent \
 	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism report chaos \
 	reference docs clean
 
@@ -89,8 +89,8 @@ bench-keeping: install ## what checkpoints and the spare process cost Pong, and 
 	$(BIN)/htsrl bench keeping
 	$(BIN)/htsrl bench restart
 
-bench-memory: install ## what a recurrent core costs, on CartPole and Pong
-	$(BIN)/htsrl bench memory
+bench-recurrent: install ## what a recurrent core costs, on CartPole and Pong
+	$(BIN)/htsrl bench recurrent
 
 bench-peers: install ## the same work in Stable-Baselines3, CleanRL style, Sample Factory, TorchRL and RLlib
 	$(BIN)/htsrl bench peers

@@ -49,5 +49,5 @@ class WarmStart:
     def arrays(self, num_envs: int) -> list[ArraySpec]:
         return []
 
-    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> IntervalSource:
+    def source(self, block: SharedArrays, storages: Storages, exchange: Exchange) -> IntervalSource:
         return IntervalSource(storages, exchange, self.acting_version, self.max_lag)

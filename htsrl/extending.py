@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
     from htsrl.config import Config, Experiment, Placement
     from htsrl.dataflow.exchange import Exchange, Request
-    from htsrl.dataflow.memory import ArraySpec, SharedArrays
+    from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
     from htsrl.dataflow.storage import Storages
     from htsrl.errors import ConfigError
     from htsrl.metrics.evaluation import Evaluation
@@ -42,7 +42,7 @@ _PLACES = {
     "htsrl.algorithms.statistics": ("Statistics", "explained_variance", "normalized"),
     "htsrl.config": ("Config", "Experiment", "Placement"),
     "htsrl.dataflow.exchange": ("Exchange", "Request"),
-    "htsrl.dataflow.memory": ("ArraySpec", "SharedArrays"),
+    "htsrl.dataflow.shared_arrays": ("ArraySpec", "SharedArrays"),
     "htsrl.dataflow.storage": ("Storages",),
     "htsrl.errors": ("ConfigError",),
     "htsrl.metrics.evaluation": ("Evaluation",),

@@ -11,7 +11,7 @@ from htsrl.config import Config, EnvFactory, Experiment, as_experiment
 from htsrl.config.check import check
 from htsrl.config.file import differences, with_settings
 from htsrl.config.fit import choices
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.envs.looked_at import identity_of
 from htsrl.envs.make import is_of_a_family
 from htsrl.envs.repeats import warn_unless_it_repeats
@@ -66,7 +66,7 @@ def train_watched(asked: Config, watching: Watching) -> RunResult:
         blueprint = survey(config, folder, watching.is_watched)
         for line in choices_for(blueprint.interface.observations, config.experiment.network):
             warn_on_stderr(f"chosen    {line}")
-        memory = SharedArrays(blueprint.memory_specs())
+        block = SharedArrays(blueprint.block_specs())
         try:
             if config.placement.check_env and not is_of_a_family(config.experiment.env):
                 experiment = config.experiment
@@ -75,10 +75,10 @@ def train_watched(asked: Config, watching: Watching) -> RunResult:
             beginning = beginning_of(source, blueprint.build_policy(), folder, warn_on_stderr) if source else {}
             folder.create(config, fingerprint_for(blueprint), blueprint.interface, beginning)
             with RunLock.acquire(folder.path):
-                initialise(blueprint, memory, folder)
-                return run_to_end(blueprint, memory, folder, Standing(), watching)
+                initialise(blueprint, block, folder)
+                return run_to_end(blueprint, block, folder, Standing(), watching)
         finally:
-            memory.close()
+            block.close()
 
 
 def resume_or_start(config: Config, watching: Watching | None = None) -> RunResult:

@@ -15,7 +15,7 @@ from htsrl_bench.tables.determinism import DeterminismTable
 from htsrl_bench.tables.keeping import KeepingTable
 from htsrl_bench.tables.learning import LearningTable
 from htsrl_bench.tables.limits import LimitsTable
-from htsrl_bench.tables.memory import MemoryTable
+from htsrl_bench.tables.recurrent import RecurrentTable
 from htsrl_bench.tables.report import ReportTable
 from htsrl_bench.tables.restart import RestartTable
 from htsrl_bench.tables.runs import RunsTable
@@ -43,7 +43,7 @@ class Bench:
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
-        | Annotated[MemoryTable, tyro.conf.subcommand("memory")]
+        | Annotated[RecurrentTable, tyro.conf.subcommand("recurrent")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
         | Annotated[ReportTable, tyro.conf.subcommand("report")]
     )

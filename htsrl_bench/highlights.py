@@ -149,7 +149,7 @@ def _keeping(_: str, summary: Summary) -> Iterator[Highlight]:
     yield "checkpoints and a spare process: cost", costs
 
 
-def _memory(_: str, summary: Summary) -> Iterator[Highlight]:
+def _recurrent(_: str, summary: Summary) -> Iterator[Highlight]:
     for work, of in summary.items():
         yield f"{work}: steps/s with an LSTM, over those without", f"{of['lstm']['share']['median']:.2f}"
 
@@ -174,7 +174,8 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "chaos": _chaos,
     "restart": _restart,
     "keeping": _keeping,
-    "memory": _memory,
+    "recurrent": _recurrent,
+    "memory": _recurrent,  # what records from before call it
     "system": _system,
 }
 """By how a record's name begins; what follows is passed on."""

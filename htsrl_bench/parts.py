@@ -19,8 +19,8 @@ from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
 from htsrl.config import Experiment
 from htsrl.config.algorithm_settings import CommonSettings
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.envs.agents import agents_of
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
@@ -145,13 +145,13 @@ def _held_as_in_a_run(experiment: Experiment, interface: Interface) -> Held:
     """In the memory layout of the parameter ring."""
     policy = policy_for(experiment, interface, experiment.num_envs)
     num_vectors = NUM_VECTORS[CommonSettings.of(experiment.algorithm).optimizer]
-    memory = SharedArrays(parameter_arrays(policy, num_vectors))
-    ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(policy, num_vectors))
+    ring = ParameterRing(block, lambda: deepcopy(policy), torch.device("cpu"))
     ring.initialise(policy)
-    memory.close_fd()
+    block.close_fd()
     acting: Any = ring.module(version=0)
     plan = light_plan(policy, experiment.network)
-    light = plan.policies(memory)[0] if plan else None
+    light = plan.policies(block)[0] if plan else None
     return Held(acting, light, Drafts(ring, CommonSettings.of(experiment.algorithm)).begin(version=1))
 
 

@@ -102,7 +102,7 @@ def _read_run(run_dir: Path, config: Config, episodes: int, sampled: bool) -> Re
     evaluation = evaluate(run_dir, episodes, sampled=sampled)
     return Recorded(
         env=" ".join([experiment.env, *(f"{name}={value}" for name, value in experiment.env_args.items())]),
-        algo=" ".join([experiment.algorithm.name, *([] if network.memory == "none" else [network.memory])]),
+        algo=" ".join([experiment.algorithm.name, *([] if network.recurrent == "none" else [network.recurrent])]),
         schedule=experiment.schedule,
         seed=experiment.seed,
         steps=len(links) * experiment.batch_steps,

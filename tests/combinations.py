@@ -12,8 +12,8 @@ from htsrl import A2C, PPO, Experiment, Network
 
 Schedule = Literal["hts", "sync", "lockstep"]
 NUM_ENVS = 4
-LSTM = Network(hidden_sizes=(8,), memory="lstm", memory_size=8)
-GRU = replace(LSTM, memory="gru")
+LSTM = Network(hidden_sizes=(8,), recurrent="lstm", recurrent_size=8)
+GRU = replace(LSTM, recurrent="gru")
 BRIEF_PPO = PPO(epochs=2, num_minibatches=2)
 
 # The limits cut some episodes and let others end, at all rows of a rollout; the lengths have few common divisors.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from htsrl.algorithms.returns import Transitions, true_next_values
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Batch:
     active: Tensor | None = None
     """Whether an agent took part in the step, where agents may come and go; nothing is learned from the others."""
     states: Tensor | None = None
-    """The policy's memory before each step, where it has one."""
+    """The recurrent state before each step, where the policy has one."""
 
     @classmethod
     def from_storage(cls, fields: Mapping[str, NDArray[Any]], names: tuple[str, ...], device: torch.device) -> Batch:
@@ -41,7 +41,7 @@ class Batch:
                 tensors["rewards"], tensors["values"], next_values, tensors["terminated"], tensors["truncated"]
             ),
             active=tensors.get("active"),
-            states=tensors.get(MEMORY),
+            states=tensors.get(RECURRENT_STATE),
         )
 
     def with_rewards(self, rewards_TB: Tensor) -> Batch:
@@ -58,7 +58,7 @@ class Batch:
         return flat_steps(self.active).nonzero().squeeze(1)
 
     def episode_begins(self) -> Tensor:
-        """`[T, B]`: whether the policy's memory was emptied before a step; of the first its stored memory tells."""
+        """`[T, B]`: whether the recurrent state was emptied before a step; of the first the stored one tells."""
         ends_TB = self.steps.terminated_TB | self.steps.truncated_TB
         if self.active is not None:
             ends_TB = ends_TB | ~self.active

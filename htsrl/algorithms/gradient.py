@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from htsrl.algorithms.objective import Objective, TargetsOf
 from htsrl.algorithms.sequences import Chosen, count, cut
 from htsrl.dataflow.gradient_orders import MAX_PARTS, GradientOrders, Helpers, Order
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.policy import Policy
 from htsrl.processes.kill_points import kill_point
 
@@ -41,9 +41,9 @@ class GradientShards:
         self._parameters: dict[Policy, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
 
     @classmethod
-    def over(cls, memory: SharedArrays, ring: ParameterRing, beat: Beat = no_beat) -> GradientShards:
+    def over(cls, block: SharedArrays, ring: ParameterRing, beat: Beat = no_beat) -> GradientShards:
         """Where others find them, or on the ring's own device."""
-        rows, losses = (torch.from_numpy(memory[name]) for name in ("shard_gradients", "shard_losses"))
+        rows, losses = (torch.from_numpy(block[name]) for name in ("shard_gradients", "shard_losses"))
         return cls(rows.to(ring.slots.device), losses.to(ring.slots.device), ring.modules[0], beat)
 
     @property

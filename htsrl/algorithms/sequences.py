@@ -1,6 +1,6 @@
-"""The rows of a batch as sequences: neighbours in time, which a policy with a memory must see one after another.
+"""The rows of a batch as sequences: neighbours in time, which a recurrent policy must see one after another.
 
-Without a memory every row is a sequence of its own.
+Without a recurrent state every row is a sequence of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sequences:
 
     def __init__(self, batch: Batch, length: int) -> None:
         num_steps, self._num_columns = batch.log_probs.shape[:2]
-        assert length == 1 or batch.states is not None, "without a memory every step stands alone"
+        assert length == 1 or batch.states is not None, "without a recurrent state every step stands alone"
         self._length = length
         self._states = None if batch.states is None else flat_steps(batch.states)
         self._begins = None if batch.states is None else flat_steps(batch.episode_begins())

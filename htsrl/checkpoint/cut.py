@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.learner_slots import EPISODE_WINDOWS, NUM_HASHED_COLUMNS
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.trajectory import INFO_PREFIX
 from htsrl.dataflow.versions import slot_of
 from htsrl.errors import CheckpointDamaged
@@ -30,23 +30,23 @@ from htsrl.roles.shared import Shared
 Arrays = dict[str, NDArray[Any]]
 
 
-def take_cut(shared: Shared, memory: SharedArrays, version: int, completed: Words | None) -> Arrays:
+def take_cut(shared: Shared, block: SharedArrays, version: int, completed: Words | None) -> Arrays:
     """Copy what a run needs to go on from `version` and, environment by environment, from `completed` rollouts; None is
     wherever each stands when it is copied."""
-    arrays = {name: np.array(view) for name, view in _version_views(memory, version)}
+    arrays = {name: np.array(view) for name, view in _version_views(block, version)}
     if completed is None:
-        return arrays | _copies_of_moving_envs(shared, memory)
+        return arrays | _copies_of_moving_envs(shared, block)
     storages = _storages_in_use(shared, version, completed)
-    arrays |= {name: np.array(view) for name, view in _env_views(shared, memory, storages)}
+    arrays |= {name: np.array(view) for name, view in _env_views(shared, block, storages)}
     capsules = [shared.capsules.get(env, int(rollout)) for env, rollout in enumerate(completed)]
     heaps = [shared.capsules.read(env, capsule) for env, capsule in enumerate(capsules)]
     return arrays | _capsule_arrays(completed, capsules, heaps)
 
 
-def _copies_of_moving_envs(shared: Shared, memory: SharedArrays) -> Arrays:
+def _copies_of_moving_envs(shared: Shared, block: SharedArrays) -> Arrays:
     """The same where environments have come as far as they have, and go on while they are copied."""
     exchange, spec = shared.exchange, shared.storages.spec
-    views = dict(_env_views(shared, memory, range(spec.num_storages)))
+    views = dict(_env_views(shared, block, range(spec.num_storages)))
     arrays = {name: np.empty_like(view) for name, view in views.items()}
     completed, capsules, heaps = np.zeros_like(exchange.completed_rollouts), [], []
     for env in range(len(completed)):
@@ -78,16 +78,16 @@ def _capsule_arrays(completed: Words, capsules: Sequence[Capsule], heaps: Sequen
     }
 
 
-def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared, memory: SharedArrays) -> None:
+def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared, block: SharedArrays) -> None:
     """Fill the shared memory of a run that has not begun."""
     arrays = with_versions_named(arrays, version)
-    for name, view in _version_views(memory, version):
+    for name, view in _version_views(block, version):
         view[...] = _part(arrays, name, view)
     completed = _part(arrays, "completed_rollouts", shared.exchange.completed_rollouts)
     released = shared.source.released(version)
     if not ((released <= completed) & (completed <= released + shared.storages.spec.num_storages)).all():
         raise CheckpointDamaged(f"the checkpoint of version {version} has environments at rollouts {completed}")
-    for name, view in _env_views(shared, memory, _storages_in_use(shared, version, completed)):
+    for name, view in _env_views(shared, block, _storages_in_use(shared, version, completed)):
         view[...] = _part(arrays, name, view)
     _restore_capsules(arrays, completed, shared)
     shared.exchange.completed_rollouts[:] = completed
@@ -95,20 +95,20 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
     shared.exchange.note_restored(version)
 
 
-def _version_views(memory: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def _version_views(block: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
     """What belongs to versions in use: all slots but the one that the next version takes."""
-    for spec in memory.specs:
+    for spec in block.specs:
         if spec.kept_by == "version":
             num_slots = spec.shape[0]
             for in_use in range(max(version + 2 - num_slots, 0), version + 1):
-                yield f"version {in_use}/{spec.name}", memory[spec.name][slot_of(in_use, num_slots), ...]
+                yield f"version {in_use}/{spec.name}", block[spec.name][slot_of(in_use, num_slots), ...]
 
 
-def _env_views(shared: Shared, memory: SharedArrays, storages: Sequence[int]) -> Iterator[tuple[str, NDArray[Any]]]:
+def _env_views(shared: Shared, block: SharedArrays, storages: Sequence[int]) -> Iterator[tuple[str, NDArray[Any]]]:
     """What belongs to environments, which the second axis tells apart, in storages by their columns."""
-    for spec in memory.specs:
+    for spec in block.specs:
         if spec.kept_by == "env":
-            yield spec.name, memory[spec.name]
+            yield spec.name, block[spec.name]
     for storage in storages:
         for name, field in shared.storages.lasting.items():
             yield f"storage {storage}/{name}", field[storage]

@@ -14,14 +14,14 @@ from htsrl.config import Config
 from htsrl.config.file import to_json
 from htsrl.dataflow.exchange import Words
 from htsrl.dataflow.learner_slots import LearnerSlots
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.metrics.episodes import EpisodeMeter
 from htsrl.roles.shared import Shared
 
 
 def background_checkpoints(
     config: Config,
-    memory: SharedArrays,
+    block: SharedArrays,
     shared: Shared,
     announce: Callable[[Written], None],
     beat: Callable[[], None] = lambda: None,
@@ -31,7 +31,7 @@ def background_checkpoints(
     assert placement.run_dir is not None
 
     def take(version: int) -> Checkpoint:
-        return checkpoint_of(config, memory, shared, version, shared.source.completed_at_barrier(version))
+        return checkpoint_of(config, block, shared, version, shared.source.completed_at_barrier(version))
 
     return BackgroundCheckpoints(
         checkpoints_in(placement.run_dir.absolute()),
@@ -44,17 +44,17 @@ def background_checkpoints(
     )
 
 
-def newest_checkpoint_of(config: Config, memory: SharedArrays, shared: Shared) -> Checkpoint:
+def newest_checkpoint_of(config: Config, block: SharedArrays, shared: Shared) -> Checkpoint:
     """All that was reached; only once nobody works any more."""
     exchange = shared.exchange
-    return checkpoint_of(config, memory, shared, exchange.published_version, exchange.completed_rollouts)
+    return checkpoint_of(config, block, shared, exchange.published_version, exchange.completed_rollouts)
 
 
 def checkpoint_of(
-    config: Config, memory: SharedArrays, shared: Shared, version: int, completed: Words | None
+    config: Config, block: SharedArrays, shared: Shared, version: int, completed: Words | None
 ) -> Checkpoint:
     """None for `completed`: environments are wherever they are, and may go on while they are copied."""
-    episodes, goal = EpisodeMeter(rows=LearnerSlots(memory).episodes(version)), config.experiment.stop_at_return
+    episodes, goal = EpisodeMeter(rows=LearnerSlots(block).episodes(version)), config.experiment.stop_at_return
     document = {
         "version": version,
         "steps": version * config.experiment.batch_steps,
@@ -63,7 +63,7 @@ def checkpoint_of(
         "experiment": experiment_document(config),
         "info_keys": list(shared.storages.spec.info_names),
     }
-    return Checkpoint(document, take_cut(shared, memory, version, completed))
+    return Checkpoint(document, take_cut(shared, block, version, completed))
 
 
 def experiment_document(config: Config) -> dict[str, Any]:

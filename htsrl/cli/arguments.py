@@ -12,6 +12,7 @@ from typing import Any
 
 import tyro
 
+from htsrl.config.old_names import OF_NETWORK, note_old_name
 from htsrl.errors import ConfigError
 
 HELP_FLAGS = frozenset({"-h", "--help", "--help-all"})
@@ -47,6 +48,13 @@ NAMES_ELSEWHERE = {
     "--env-id": "ENV_ID, without a flag",
 }
 """Flags of Stable-Baselines3, CleanRL and others."""
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+OLD_FLAGS = {_flag(old): _flag(new) for old, new in OF_NETWORK.items()}
 
 
 class Flags:
@@ -85,6 +93,20 @@ class Flags:
         name = argument.replace("_", "-")
         positive = "--" + name.removeprefix("--no-")
         return positive if name.startswith("--no-") and positive in self._switches else name
+
+
+def with_new_names(arguments: Sequence[str], flags: Flags) -> list[str]:
+    """The arguments with today's flags in place of old ones, unless an algorithm has a flag of that name."""
+    return [_with_new_name(argument, flags) for argument in arguments]
+
+
+def _with_new_name(argument: str, flags: Flags) -> str:
+    name, equals, value = argument.partition("=")
+    name = name.replace("_", "-")
+    if name not in OLD_FLAGS or name in flags.names:
+        return argument
+    note_old_name("the command line", name, OLD_FLAGS[name])
+    return OLD_FLAGS[name] + equals + value
 
 
 def refuse_names_from_elsewhere(arguments: Sequence[str], flags: Flags, others: dict[str, Flags], algo: str) -> None:
@@ -143,7 +165,3 @@ def _hints(cls: Any) -> Iterator[tuple[str, Any]]:
             yield (names[0] if names else name), str  # one value each time it is given
         elif tyro.conf.Suppress not in notes:  # the parser does not know those
             yield (names[0] if names else name), plain
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

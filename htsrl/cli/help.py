@@ -18,7 +18,7 @@ from htsrl.config import A2C, PPO, Placement
 MAIN_SETTINGS: Mapping[str, Collection[str]] = {
     "train": {
         *("env", "env_arg", "algo", "preset", "total_steps", "num_envs", "seed", "schedule", "sync_interval"),
-        *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range", "memory"),
+        *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range", "recurrent"),
         *("backend", "num_executors", "device", "run_dir", "resume_or_start"),
     },
     "resume": {

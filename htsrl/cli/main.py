@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
-from htsrl.cli.arguments import HELP_FLAGS, whole_numbers
+from htsrl.cli.arguments import HELP_FLAGS, Flags, whole_numbers, with_new_names
 from htsrl.cli.check_env import CheckEnv
 from htsrl.cli.commands import later_commands
 from htsrl.cli.export import Export
@@ -154,6 +154,8 @@ def _parse(arguments: Sequence[str]) -> Command:
     wants_all = "--help-all" in arguments
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
     defaults = train_defaults(arguments)
+    if arguments[:1] == ["train"]:
+        arguments = with_new_names(arguments, Flags(type(defaults)))
     resuming = Resume(tyro.MISSING, placement=resume_defaults(arguments))
     if arguments[:1] in (["train"], ["resume"]) and not HELP_FLAGS.isdisjoint(arguments):
         show_help(arguments[0], defaults if arguments[0] == "train" else resuming, wants_all)

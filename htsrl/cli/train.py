@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from htsrl.cli.arguments import Flags, refuse_names_from_elsewhere
+from htsrl.cli.arguments import Flags, refuse_names_from_elsewhere, with_new_names
 from htsrl.cli.folder import ObserverFlags, find_modules_here
 from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
@@ -157,6 +157,8 @@ def train_defaults(arguments: Sequence[str]) -> Any:
         command = train_command(algo)
     except ConfigError as error:
         raise ConfigError(f"--algo {algo}: {error}") from error
+    if list(arguments[:1]) == ["train"]:
+        arguments = with_new_names(arguments, Flags(command))
     name = _preset(known.preset, base, arguments, algo)
     settings = preset(NO_ENV, algo, name) if name != "none" else base and base.experiment
     experiment = _flags(typing.get_type_hints(command)["experiment"], settings)

@@ -1,23 +1,17 @@
 """What a user can set: settings and their defaults, checks, files, presets."""
 
-from htsrl.config.settings import (
-    A2C,
+from htsrl.config.a2c import A2C
+from htsrl.config.configuration import Config, as_experiment, with_seed
+from htsrl.config.experiment import (
     MAX_BACKPROPAGATION,
-    MAX_ENVS_ON_THREADS,
-    MAX_THREADS,
-    PPO,
     USUAL_MINIBATCHES,
     AlgorithmSettings,
-    Config,
     EnvFactory,
     Experiment,
-    Network,
-    NetworkFactory,
-    Placement,
-    as_experiment,
-    available_cores,
-    with_seed,
 )
+from htsrl.config.network import Network, NetworkFactory
+from htsrl.config.placement import MAX_ENVS_ON_THREADS, MAX_THREADS, Placement, available_cores
+from htsrl.config.ppo import PPO
 
 __all__ = [
     "A2C",

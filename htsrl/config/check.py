@@ -59,7 +59,7 @@ RULES: dict[str, Rule] = {
     "log_every_steps": AT_LEAST_1,
     "max_gradient_norm": ABOVE_0,
     "max_importance_weight": AT_LEAST_1,
-    "memory_size": AT_LEAST_1,
+    "recurrent_size": AT_LEAST_1,
     "backpropagation_length": AT_LEAST_1,
     "num_actors": NOT_NEGATIVE,
     "num_envs": AT_LEAST_1,
@@ -123,7 +123,7 @@ def _check_class(name: str, value: Any, *classes: type) -> None:
 
 
 def most_shards(experiment: Experiment, num_columns: int) -> int:
-    """How many parts a gradient can be taken in, with so many agents in all: sequences, or steps without a memory."""
+    """How many parts a gradient can be taken in, with so many agents in all: sequences, or steps that stand alone."""
     steps = num_columns * experiment.unroll_steps
     if has_minibatches(experiment.algorithm):
         steps = num_columns * experiment.interval_steps // experiment.num_minibatches
@@ -215,7 +215,7 @@ def _check_sizes(experiment: Experiment) -> None:
         sequences = batch // experiment.sequence_steps
         if sequences % pieces:
             raise ConfigError(
-                f"a policy with a memory learns from whole sequences, and {sequences} sequences of "
+                f"a recurrent policy learns from whole sequences, and {sequences} sequences of "
                 f"{experiment.sequence_steps} steps do not divide into num_minibatches={pieces}; use "
                 f"{_near_divisors(sequences, pieces)}, or another backpropagation_length"
             )
@@ -249,9 +249,9 @@ def _check_network(experiment: Experiment) -> None:
                 "your network its sizes where it is defined"
             )
     length = network.backpropagation_length
-    if length is not None and network.memory == "none":
+    if length is not None and network.recurrent == "none":
         raise ConfigError(
-            f"backpropagation_length={length} needs a memory; use memory='lstm' or 'gru', or leave it out"
+            f"backpropagation_length={length} needs a recurrent policy; use recurrent='lstm' or 'gru', or leave it out"
         )
     if length is not None and unroll % length:
         raise ConfigError(

@@ -17,6 +17,7 @@ import numpy as np
 from htsrl.config import PPO, Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
 from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
 from htsrl.config.field_types import converted
+from htsrl.config.old_names import OF_NETWORK, note_old_name, old_names_in, with_new_names
 from htsrl.config.plugins import place_of
 from htsrl.config.schedule_names import registered as registered_schedules
 from htsrl.errors import ConfigError
@@ -60,9 +61,12 @@ def parse_config(data: bytes, path: Path, env: str | EnvFactory | None = None) -
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from error
     try:
-        return from_document(document, env)
+        config = from_document(document, env)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+    for old in old_names_in(document.get("experiment", {}).get("network", {})):
+        note_old_name(path, old, OF_NETWORK[old])
+    return config
 
 
 def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
@@ -73,7 +77,7 @@ def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
     if env is not None:
         experiment["env"] = env
     experiment["algorithm"] = _algorithm(experiment.get("algorithm", {"name": "ppo"}))
-    experiment["network"] = _build(Network, experiment.get("network", {}), "experiment.network")
+    experiment["network"] = _build(Network, with_new_names(experiment.get("network", {})), "experiment.network")
     built = _build(Experiment, experiment, "experiment")
     place_of("schedule", built.schedule, registered_schedules())
     return Config(built, placement=_build(Placement, sections.get("placement", {}), "placement"))

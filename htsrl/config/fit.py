@@ -55,8 +55,8 @@ def choices(given: Experiment, chosen: Experiment) -> list[str]:
         )
     if CommonSettings.of(chosen.algorithm).normalize_rewards != CommonSettings.of(given.algorithm).normalize_rewards:
         lines.append(f"--no-normalize-rewards, which does not go with --schedule {chosen.schedule}")
-    length, memory = chosen.sequence_steps, chosen.network.memory
-    if memory != "none" and chosen.network.backpropagation_length is None and length > MAX_BACKPROPAGATION:
+    length, recurrent = chosen.sequence_steps, chosen.network.recurrent
+    if recurrent != "none" and chosen.network.backpropagation_length is None and length > MAX_BACKPROPAGATION:
         lines.append(
             f"--backpropagation-length {length}, for the {chosen.unroll_steps} steps of an unroll do not divide by "
             f"{MAX_BACKPROPAGATION} or a number near it"

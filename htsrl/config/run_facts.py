@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from htsrl.config.settings import Experiment
+from htsrl.config.experiment import Experiment
 
 
 @dataclass(frozen=True)

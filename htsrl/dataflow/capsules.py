@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from enum import IntEnum
 
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 
 HEAP_BYTES = 1 << 36  # of addresses in the file, not of memory
 
@@ -60,11 +60,11 @@ def capsule_arrays(num_envs: int, num_places: int) -> list[ArraySpec]:
 class Capsules:
     """The capsules of all environments."""
 
-    def __init__(self, memory: SharedArrays) -> None:
-        assert memory.num_bytes <= HEAP_BYTES, f"{memory.num_bytes} bytes of arrays reach into the first heap"
-        self._numbers = memory["capsules"]
-        self._scores = memory["capsule_scores"]
-        self._fd = memory.fd
+    def __init__(self, block: SharedArrays) -> None:
+        assert block.num_bytes <= HEAP_BYTES, f"{block.num_bytes} bytes of arrays reach into the first heap"
+        self._numbers = block["capsules"]
+        self._scores = block["capsule_scores"]
+        self._fd = block.fd
         self._num_places: int = self._scores.shape[1]
 
     def put(self, env: int, rollout: int, capsule: Capsule) -> None:

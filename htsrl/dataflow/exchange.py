@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 
 Words = NDArray[np.int64]
 Asked = dict[int, int]
@@ -110,21 +110,21 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
 class Exchange:
     """The words shared by executors, actors and learner."""
 
-    def __init__(self, memory: SharedArrays, num_steps: int) -> None:
+    def __init__(self, block: SharedArrays, num_steps: int) -> None:
         self.tickets = Tickets(rows_per_rollout=num_steps + 1)
-        self.requests: Words = memory["requests"]
-        self.answers: Words = memory["answers"]
-        self.completed_rollouts: Words = memory["completed_rollouts"]
-        self.episodes: Words = memory["episodes"]
-        self.inside: Words = memory["inside"]
-        self.naps: Words = memory["naps"]
-        self.beats: Words = memory["beats"]
-        self.waited_seconds: NDArray[Any] = memory["waited_seconds"]
-        self.cpu_seconds: NDArray[Any] = memory["cpu_seconds"]
-        self._published_version: Words = memory["published_version"]
-        self._restored_version: Words = memory["restored_version"]
-        self._stop: Words = memory["stop"]
-        self.checkpoint_time: NDArray[Any] = memory["checkpoint_time"]
+        self.requests: Words = block["requests"]
+        self.answers: Words = block["answers"]
+        self.completed_rollouts: Words = block["completed_rollouts"]
+        self.episodes: Words = block["episodes"]
+        self.inside: Words = block["inside"]
+        self.naps: Words = block["naps"]
+        self.beats: Words = block["beats"]
+        self.waited_seconds: NDArray[Any] = block["waited_seconds"]
+        self.cpu_seconds: NDArray[Any] = block["cpu_seconds"]
+        self._published_version: Words = block["published_version"]
+        self._restored_version: Words = block["restored_version"]
+        self._stop: Words = block["stop"]
+        self.checkpoint_time: NDArray[Any] = block["checkpoint_time"]
 
     @property
     def published_version(self) -> int:

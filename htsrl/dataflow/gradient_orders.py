@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.dataflow.exchange import Words
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.processes.kill_points import kill_point
 
 MAX_PARTS = 8
@@ -77,11 +77,11 @@ def gradient_arrays(
 class GradientOrders:
     """The words between the learner and the gradient workers."""
 
-    def __init__(self, memory: SharedArrays) -> None:
-        self._order: Words = memory["gradient_order"]
-        self._answers: Words = memory["gradient_answers"]
-        self.sequences: Words = memory["gradient_sequences"]
-        self.targets: NDArray[np.float32] = memory["gradient_targets"]
+    def __init__(self, block: SharedArrays) -> None:
+        self._order: Words = block["gradient_order"]
+        self._answers: Words = block["gradient_answers"]
+        self.sequences: Words = block["gradient_sequences"]
+        self.targets: NDArray[np.float32] = block["gradient_targets"]
 
     def issue(self, order: Order) -> None:
         """Once `sequences` and `targets` were written."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.versions import slot_of
 
 CHAIN_BYTES = 16
@@ -32,11 +32,11 @@ def learner_arrays(window: int, num_columns: int, num_slots: int) -> list[ArrayS
 class LearnerSlots:
     """The digest's chain, numbers of the last episodes, and how many were cut by errors, by version."""
 
-    def __init__(self, memory: SharedArrays) -> None:
-        self._chains = memory["digest_chains"]
-        self._counts = memory["episode_counts"]
-        self._windows = memory[EPISODE_WINDOWS]
-        self._env_errors = memory["env_errors"]
+    def __init__(self, block: SharedArrays) -> None:
+        self._chains = block["digest_chains"]
+        self._counts = block["episode_counts"]
+        self._windows = block[EPISODE_WINDOWS]
+        self._env_errors = block["env_errors"]
 
     def write(self, version: int, chain: str, episodes: Iterable[Sequence[float]], env_errors: int) -> None:
         slot, rows = self._slot_of(version), [*episodes]

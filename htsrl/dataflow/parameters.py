@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from htsrl.dataflow.memory import ALIGNMENT, ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ALIGNMENT, ArraySpec, SharedArrays
 from htsrl.dataflow.versions import num_slots_for, slot_of
 
 FLOAT_BYTES = 4
@@ -90,10 +90,10 @@ def bind_statistics(module: nn.Module, flat: torch.Tensor) -> None:
 class ParameterRing:
     """The newest versions, each as a module that reads its slot."""
 
-    def __init__(self, memory: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
-        self._shared = torch.from_numpy(memory["parameter_slots"])
-        self._shared_steps = torch.from_numpy(memory["optimizer_steps"])
-        self._shared_statistics = torch.from_numpy(memory["statistics"])
+    def __init__(self, block: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
+        self._shared = torch.from_numpy(block["parameter_slots"])
+        self._shared_steps = torch.from_numpy(block["optimizer_steps"])
+        self._shared_statistics = torch.from_numpy(block["statistics"])
         self._on_host = device.type == "cpu"
         self.slots = self._shared if self._on_host else self._shared.to(device)
         self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)

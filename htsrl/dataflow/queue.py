@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from htsrl.dataflow.exchange import Exchange, Words
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.versions import is_intact, num_slots_for, slot_of
 
 RELEASED = "released_rollouts"
@@ -43,10 +43,10 @@ def queue_arrays(num_envs: int, length: int) -> list[ArraySpec]:
 class RolloutQueue:
     """First come, first served."""
 
-    def __init__(self, memory: SharedArrays, exchange: Exchange) -> None:
-        self._released: Words = memory[RELEASED]
-        self._orders: Words = memory[ORDERS]
-        self._chosen: Words = memory[CHOSEN]
+    def __init__(self, block: SharedArrays, exchange: Exchange) -> None:
+        self._released: Words = block[RELEASED]
+        self._orders: Words = block[ORDERS]
+        self._chosen: Words = block[CHOSEN]
         self._length = len(self._orders)
         self._exchange = exchange
 

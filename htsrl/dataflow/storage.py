@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.queue import Rollout
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.trajectory import TrajectorySpec
 
 POISON_BYTE = 0xA5
@@ -20,15 +20,15 @@ class Storages:
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
     active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
-    versions, actions, log-probabilities, values and activations. The policy's memory before row t is written by the
+    versions, actions, log-probabilities, values and activations. The recurrent state before row t is written by the
     actor that answers row t-1, and by the executor where a rollout or an episode begins. To a complete rollout the
     learner adds the bootstrap value of what follows, log-probabilities and values where those are left to it, and
     activations that a checkpoint left out; else it only reads.
     """
 
-    def __init__(self, spec: TrajectorySpec, memory: SharedArrays) -> None:
+    def __init__(self, spec: TrajectorySpec, block: SharedArrays) -> None:
         self.spec = spec
-        self.fields: dict[str, NDArray[Any]] = {field.name: memory[field.name] for field in spec.fields}
+        self.fields: dict[str, NDArray[Any]] = {field.name: block[field.name] for field in spec.fields}
         self.observations = {name: self.fields[name] for name in spec.observation_names}
         self.inputs = {name: self.fields[name] for name in spec.input_names}
         self.lasting = {field.name: self.fields[field.name] for field in spec.fields if not field.derived}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from htsrl.dataflow.memory import ArraySpec
+from htsrl.dataflow.shared_arrays import ArraySpec
 from htsrl.seeding import ActionNoise
 from htsrl.spaces import Interface
 
@@ -18,7 +18,8 @@ NUM_STORAGES = 2
 INFO_PREFIX = "info/"
 SUCCESS = "is_success"
 """What environments say whether an episode reached its goal with; logged wherever it is there."""
-MEMORY = "memory"
+RECURRENT_STATE = "memory"
+"""The name stands in checkpoints, digests and exported models, and so it stays."""
 BOOTSTRAP_VERSIONS = "bootstrap_versions"
 NO_ACTIVATIONS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
@@ -53,7 +54,7 @@ class TrajectorySpec:
     activation_names: tuple[str, ...]
     """What layers gave when acting, if that is kept for learning."""
     state_size: int
-    """How many numbers the policy's memory is, 0 where it has none."""
+    """How many numbers the policy's recurrent state is, 0 where it has none."""
     values_deferred: bool
     """Whether log-probabilities and values are left to the learner, which adds them once a rollout is complete."""
     noise: ActionNoise
@@ -85,8 +86,8 @@ class TrajectorySpec:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What a policy is given of a row: what is seen there, and its memory of what went before."""
-        return (*self.observation_names, MEMORY) if self.state_size else self.observation_names
+        """What a policy is given of a row: what is seen there, and its recurrent state from what went before."""
+        return (*self.observation_names, RECURRENT_STATE) if self.state_size else self.observation_names
 
     def arrays(self) -> list[ArraySpec]:
         return [
@@ -112,7 +113,7 @@ def trajectory_spec(
     observations, action = interface.observations, interface.actions
     fields = [
         *(Field(name, leaf.shape, leaf.dtype, extra_rows=1) for name, leaf in observations.items()),
-        *([Field(MEMORY, (state_size,), "float32", extra_rows=1)] if state_size else []),
+        *([Field(RECURRENT_STATE, (state_size,), "float32", extra_rows=1)] if state_size else []),
         Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
         Field("versions", (), "int64"),
         Field("actions", action.shape, action.dtype),

@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.errors import HtsrlError
-from htsrl.export.signature import NEXT_MEMORY, ActionPart, Port, Signature
+from htsrl.export.signature import NEXT_STATE, ActionPart, Port, Signature
 from htsrl.spaces.observations import MASK_KEY
 
 if TYPE_CHECKING:
@@ -36,28 +36,28 @@ class ExportFailed(HtsrlError):
 def check(policy: Policy, signature: Signature, runs: Mapping[str, Run]) -> dict[str, float]:
     """The largest difference between the policy and what each of `runs` makes of 1,000 observations.
 
-    Sequences of random observations, in which the memory after one step goes into the next, each side's own.
+    Sequences of random observations, in which the recurrent state after one step goes into the next, each side's own.
     ExportFailed where a difference is too large.
     """
     observations = example_observations(policy)
     largest = dict.fromkeys(runs, 0.0)
     for group in GROUPS:
         blank = np.zeros((group.stop - group.start, signature.state_size), np.float32)
-        remembered, memory_of = blank, dict.fromkeys(runs, blank)
+        remembered, state_of = blank, dict.fromkeys(runs, blank)
         for step in range(NUM_STEPS):
             seen = {field: np.ascontiguousarray(array[step, group]) for field, array in observations.items()}
-            expected = _answers(policy, signature, _with_memory(seen, remembered))
+            expected = _answers(policy, signature, _with_state(seen, remembered))
             inputs = {signature.inputs[field].name: array for field, array in seen.items()}
             for name, run in runs.items():
-                outputs = run(_with_memory(inputs, memory_of[name]))
+                outputs = run(_with_state(inputs, state_of[name]))
                 largest[name] = max(largest[name], *_differences(signature, expected, outputs, name))
-                memory_of[name] = outputs.get(NEXT_MEMORY, blank)
-            remembered = expected.get(NEXT_MEMORY, blank)
+                state_of[name] = outputs.get(NEXT_STATE, blank)
+            remembered = expected.get(NEXT_STATE, blank)
     return largest
 
 
-def _with_memory(inputs: Arrays, memory: NDArray[np.float32]) -> Arrays:
-    return {**inputs, MEMORY: memory} if memory.size else inputs
+def _with_state(inputs: Arrays, state: NDArray[np.float32]) -> Arrays:
+    return {**inputs, RECURRENT_STATE: state} if state.size else inputs
 
 
 def example_observations(policy: Policy) -> dict[str, NDArray[Any]]:
@@ -102,7 +102,7 @@ def _answers(policy: Policy, signature: Signature, observations: Arrays) -> dict
         if actions.num_continuous:
             made["log_std"] = policy.log_std.detach().expand_as(mean)
         if states is not None:
-            made[NEXT_MEMORY] = states
+            made[NEXT_STATE] = states
         in_env = [actions.to_env(row) for row in distribution.mode().numpy()]
     parts = {part.port.name: np.stack([_at(action, part.path) for action in in_env]) for part in signature.parts}
     return {name: tensor.numpy() for name, tensor in made.items()} | parts

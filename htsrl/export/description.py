@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from htsrl.dataflow.trajectory import MEMORY
-from htsrl.export.signature import NEXT_MEMORY, ActionPart, Port, Signature, structure
+from htsrl.dataflow.trajectory import RECURRENT_STATE
+from htsrl.export.signature import NEXT_STATE, ActionPart, Port, Signature, structure
 from htsrl.spaces.observations import MASK_KEY
 
 
@@ -49,8 +49,8 @@ def _lines(value: Any) -> str:
 
 
 def _input(port: Port, signature: Signature) -> dict[str, Any]:
-    if port.name == MEMORY:
-        return {**_port(port), "first": 0.0, "then": NEXT_MEMORY}
+    if port.name == RECURRENT_STATE:
+        return {**_port(port), "first": 0.0, "then": NEXT_STATE}
     if port.name == MASK_KEY:
         return {**_port(port), "from": "observation" if signature.interface.masks_in_observation else "info"}
     return _port(port)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from htsrl.config import EnvFactory
 from htsrl.config.file import env_name
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.errors import ConfigError
 from htsrl.export.check import check, example_observations
 from htsrl.export.description import as_json, description
@@ -89,7 +89,7 @@ def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[
         for field, array in example_observations(policy).items()
     }
     if signature.state_size:
-        examples[MEMORY] = torch.zeros(NUM_TRACED, signature.state_size)
+        examples[RECURRENT_STATE] = torch.zeros(NUM_TRACED, signature.state_size)
     program = traced(Graph(policy, signature), examples)
     files = {FILES[form]: serialized(program, signature, form) for form in forms}
     differences = check(policy, signature, {FILES[form]: runner(files[FILES[form]], form) for form in forms})

@@ -9,8 +9,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from htsrl.dataflow.trajectory import MEMORY
-from htsrl.export.signature import NEXT_MEMORY, ActionPart, Signature
+from htsrl.dataflow.trajectory import RECURRENT_STATE
+from htsrl.export.signature import NEXT_STATE, ActionPart, Signature
 from htsrl.policies.distributions import Choices, masked
 from htsrl.policies.policy import Policy
 from htsrl.spaces.observations import MASK_KEY
@@ -35,7 +35,7 @@ class Graph(nn.Module):
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         observations = {field: inputs[name] for field, name in self._names.items()}
         outputs = self.policy.outputs(observations)
-        logits, mean, value, memory = torch.split(outputs, self._widths, dim=1)
+        logits, mean, value, state = torch.split(outputs, self._widths, dim=1)
         logits = masked(logits, observations.get(MASK_KEY))
         sources = (logits if is_choice else mean for is_choice in self._is_choice)
         made = {name: part(source) for name, part, source in zip(self._part_names, self.parts, sources, strict=True)}
@@ -46,8 +46,8 @@ class Graph(nn.Module):
             made["mean"] = mean
             made["log_std"] = self.policy.log_std.expand_as(mean)
         made["value"] = value.squeeze(1)
-        if MEMORY in self._names:
-            made[NEXT_MEMORY] = memory
+        if RECURRENT_STATE in self._names:
+            made[NEXT_STATE] = state
         return made
 
 

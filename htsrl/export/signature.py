@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.spaces import Interface
 from htsrl.spaces.actions import action_layout
 from htsrl.spaces.observations import MASK_KEY, parts_of
 
-NEXT_MEMORY = "next_memory"  # in ONNX no output can be called like an input
-RESERVED = (MASK_KEY, MEMORY, "logits", "mean", "log_std", "value", NEXT_MEMORY)
+NEXT_STATE = "next_memory"  # beside `memory`: in ONNX no output can be called like an input
+RESERVED = (MASK_KEY, RECURRENT_STATE, "logits", "mean", "log_std", "value", NEXT_STATE)
 Path = tuple[Any, ...]
 
 
@@ -74,25 +74,25 @@ class Signature:
 
     @property
     def state_size(self) -> int:
-        return self.inputs[MEMORY].shape[0] if MEMORY in self.inputs else 0
+        return self.inputs[RECURRENT_STATE].shape[0] if RECURRENT_STATE in self.inputs else 0
 
 
 def signature_of(interface: Interface, state_size: int) -> Signature:
-    """`state_size` is how many numbers the policy's memory is, 0 where it has none."""
+    """`state_size` is how many numbers the policy's recurrent state is, 0 where it has none."""
     taken = set(RESERVED)
     inputs = {
         field: Port(field if field == MASK_KEY else _safe_name(field, taken), leaf.shape, leaf.dtype)
         for field, leaf in interface.observations.items()
     }
-    memory = Port(NEXT_MEMORY, (state_size,), "float32")
+    state = Port(NEXT_STATE, (state_size,), "float32")
     if state_size:
-        inputs[MEMORY] = Port(MEMORY, memory.shape, memory.dtype)
+        inputs[RECURRENT_STATE] = Port(RECURRENT_STATE, state.shape, state.dtype)
     actions = interface.actions
     raw = [
         *([Port("logits", (sum(actions.categories),), "float32")] if actions.categories else []),
         *(Port(name, (actions.num_continuous,), "float32") for name in ("mean", "log_std") if actions.num_continuous),
         Port("value", (), "float32"),
-        *([memory] if state_size else []),
+        *([state] if state_size else []),
     ]
     return Signature(interface, inputs, tuple(_action_parts(interface.action_space, taken)), tuple(raw))
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import MEMORY, TrajectorySpec
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
+from htsrl.dataflow.trajectory import RECURRENT_STATE, TrajectorySpec
 from htsrl.policies import reference_probe
 from htsrl.policies.light import LightPlan
 from htsrl.policies.policy import Policy
@@ -39,11 +39,11 @@ def choose_acting(
 
     Policies are probed as the actors will hold them: on their device, in the memory layout of a parameter slot.
     """
-    memory = SharedArrays(specs)
+    block = SharedArrays(specs)
     try:
-        held, examples = _held(policy, memory, device), _examples(policy, trajectory.num_columns, device)
+        held, examples = _held(policy, block, device), _examples(policy, trajectory.num_columns, device)
         if light and device.startswith("cpu"):
-            in_numpy = light.policies(memory)[0]
+            in_numpy = light.policies(block)[0]
             shape = reference_probe.find_reference_shape(
                 lambda inputs: torch.from_numpy(in_numpy.probe({name: x.numpy() for name, x in inputs.items()})),
                 examples,
@@ -57,11 +57,11 @@ def choose_acting(
         )
         return Acting(None, shape)
     finally:
-        memory.close()
+        block.close()
 
 
-def _held(policy: Policy, memory: SharedArrays, device: str) -> Policy:
-    ring = ParameterRing(memory, lambda: deepcopy(policy), torch.device(device))
+def _held(policy: Policy, block: SharedArrays, device: str) -> Policy:
+    ring = ParameterRing(block, lambda: deepcopy(policy), torch.device(device))
     ring.initialise(policy)
     held = ring.module(version=0)
     assert isinstance(held, Policy)
@@ -91,6 +91,6 @@ def _examples(policy: Policy, num_columns: int, device: str) -> Inputs:
 
 def _observed_examples(policy: Policy, num_rows: int) -> dict[str, Tensor]:
     examples = example_inputs(policy.interface, num_rows)
-    if policy.memory is not None:
-        examples[MEMORY] = example_states(num_rows, policy.state_size)
+    if policy.core is not None:
+        examples[RECURRENT_STATE] = example_states(num_rows, policy.state_size)
     return examples

@@ -97,7 +97,7 @@ class Equipment:
     """The file descriptors that a worker process inherits, whatever it will be."""
 
     blueprint_fd: int
-    memory_fd: int
+    block_fd: int
     lifeline_fd: int
     report_fd: int
     dump_fd: int

@@ -21,8 +21,8 @@ from htsrl.dataflow.capsules import capsule_arrays, num_places_for
 from htsrl.dataflow.exchange import control_arrays
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, gradient_arrays
 from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.trajectory import TrajectorySpec
 from htsrl.dataflow.versions import num_slots_for
 from htsrl.envs.agents import Agents, agents_of
@@ -92,7 +92,7 @@ class Blueprint:
         """Whether executor i and actor i share a process and their environments."""
         return self.config.placement.resolved_actors(self.on_threads) == 0
 
-    def memory_specs(self) -> list[ArraySpec]:
+    def block_specs(self) -> list[ArraySpec]:
         num_workers = len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
         num_rows = self.trajectory.num_steps * self.trajectory.num_columns
         num_parameters, max_lag = self.parameter_specs[0].shape[-1], self.schedule.max_lag
@@ -108,8 +108,8 @@ class Blueprint:
             *self.schedule.arrays(self.experiment.num_envs),
         ]
 
-    def shared(self, memory: SharedArrays) -> Shared:
-        return Shared.over(memory, self.trajectory, self.schedule)
+    def shared(self, block: SharedArrays) -> Shared:
+        return Shared.over(block, self.trajectory, self.schedule)
 
     def build_executor(self, index: int, shared: Shared, bells: Bells) -> Executor:
         return Executor([self.build_env_runner(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
@@ -133,36 +133,36 @@ class Blueprint:
 
         return policy_for(self.experiment, self.interface, self.trajectory.num_columns)
 
-    def build_parameters(self, memory: SharedArrays, device: str | None = None) -> ParameterRing:
+    def build_parameters(self, block: SharedArrays, device: str | None = None) -> ParameterRing:
         """The parameter ring on the device of the placement, or another."""
         import torch
 
         from htsrl.dataflow.parameters import ParameterRing
 
-        return ParameterRing(memory, self.build_policy, torch.device(device or self.config.placement.device))
+        return ParameterRing(block, self.build_policy, torch.device(device or self.config.placement.device))
 
     def build_actor(
         self,
         index: int,
         shared: Shared,
-        memory: SharedArrays,
+        block: SharedArrays,
         executors: NotifyFor,
         parameters: ParameterRing | None = None,
     ) -> Actor:
         """`parameters` are for those who have them at hand."""
-        answers = self._build_answers(shared, memory, parameters)
+        answers = self._build_answers(shared, block, parameters)
         return Actor(self.actor_envs[index], shared, answers, self.shape, executors)
 
-    def _build_answers(self, shared: Shared, memory: SharedArrays, parameters: ParameterRing | None) -> Answers:
+    def _build_answers(self, shared: Shared, block: SharedArrays, parameters: ParameterRing | None) -> Answers:
         if self.light:
-            return LightAnswers(shared.storages, self.light.policies(memory))
+            return LightAnswers(shared.storages, self.light.policies(block))
         from htsrl.roles.torch_answers import TorchAnswers
 
-        return TorchAnswers(shared.storages, shared.exchange, parameters or self.build_parameters(memory))
+        return TorchAnswers(shared.storages, shared.exchange, parameters or self.build_parameters(block))
 
     def build_learner(
         self,
-        memory: SharedArrays,
+        block: SharedArrays,
         shared: Shared,
         parameters: ParameterRing,
         executors: Notify,
@@ -177,16 +177,16 @@ class Blueprint:
         from htsrl.roles.rollout_finisher import RolloutFinisher
 
         own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
-        gradient = Gradient(GradientShards.over(memory, parameters, beat), own, parameters.modules, helpers)
+        gradient = Gradient(GradientShards.over(block, parameters, beat), own, parameters.modules, helpers)
         finisher = None if shared.schedule.mixes_versions else RolloutFinisher(shared, parameters, self.shape)
-        state = LearnerState(parameters, LearnerSlots(memory), gradient, finisher)
+        state = LearnerState(parameters, LearnerSlots(block), gradient, finisher)
         outlets = Outlets(executors, report, at_barrier, self.reports_episodes)
         return Learner(self.experiment, shared, state, outlets, self.config.placement.verify_storages)
 
     def build_gradient_worker(
         self,
         index: int,
-        memory: SharedArrays,
+        block: SharedArrays,
         shared: Shared,
         parameters: ParameterRing,
         learner: Notify,
@@ -196,8 +196,8 @@ class Blueprint:
         from htsrl.algorithms.gradient import GradientShards
         from htsrl.roles.gradient_worker import GradientShare, GradientWorker
 
-        gradient = GradientShards.over(memory, parameters, beat)
-        share = GradientShare(index, self.learner_shards[index], GradientOrders(memory), gradient)
+        gradient = GradientShards.over(block, parameters, beat)
+        share = GradientShare(index, self.learner_shards[index], GradientOrders(block), gradient)
         return GradientWorker(share, self.experiment, shared, parameters, learner)
 
 

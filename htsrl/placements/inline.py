@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from htsrl.checkpoint.of_run import background_checkpoints
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.supervisor import Listeners
 from htsrl.roles.executor import NO_BELLS
 from htsrl.roles.role import Jittery, Role, advance_all
 
 
-def run_inline(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
+def run_inline(blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
     """Train to the end, reporting after every update."""
-    shared = blueprint.shared(memory)
-    parameters = blueprint.build_parameters(memory)
+    shared = blueprint.shared(block)
+    parameters = blueprint.build_parameters(block)
     executors = [blueprint.build_executor(i, shared, NO_BELLS) for i in range(len(blueprint.executor_envs))]
     num_actors = len(blueprint.actor_envs)
-    actors = [blueprint.build_actor(i, shared, memory, lambda envs: None, parameters) for i in range(num_actors)]
-    checkpoints = background_checkpoints(blueprint.config, memory, shared, listeners.on_checkpoint)
+    actors = [blueprint.build_actor(i, shared, block, lambda envs: None, parameters) for i in range(num_actors)]
+    checkpoints = background_checkpoints(blueprint.config, block, shared, listeners.on_checkpoint)
     learner = blueprint.build_learner(
-        memory, shared, parameters, lambda: None, listeners.on_report, checkpoints.at_barrier
+        block, shared, parameters, lambda: None, listeners.on_report, checkpoints.at_barrier
     )
     roles: list[Role] = [*executors, *actors, learner]
     jitter = blueprint.config.placement.jitter_seconds

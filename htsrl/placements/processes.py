@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.supervisor import Listeners, Supervisor
 
 
-def run_processes(blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
+def run_processes(blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
     """Train to the end in worker processes, reporting after every update; leaves no process behind."""
-    supervisor = Supervisor(blueprint, memory, listeners)
+    supervisor = Supervisor(blueprint, block, listeners)
     try:
         supervisor.start()
         supervisor.watch()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from htsrl.checkpoint.background import Written
 from htsrl.dataflow.exchange import COMING_BACK
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.signals import Doorbell, ThreadBell
 from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied, UnclearCrash
 from htsrl.metrics.report import UpdateReport
@@ -41,13 +41,13 @@ class Listeners:
 class Supervisor:
     """Watches every process of a run."""
 
-    def __init__(self, blueprint: Blueprint, memory: SharedArrays, listeners: Listeners) -> None:
+    def __init__(self, blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
         placement = blueprint.config.placement
         self._blueprint = blueprint
         self._blueprint_fd = write_blueprint(blueprint)
-        self._memory = memory
+        self._block = block
         self._listeners = listeners
-        self._shared: Shared = blueprint.shared(memory)
+        self._shared: Shared = blueprint.shared(block)
         self._hosted = worker_layout(blueprint)
         self._doorbells = [Doorbell.create() for _ in self._hosted]
         num_threads = blueprint.experiment.num_envs if blueprint.on_threads else 0
@@ -122,7 +122,7 @@ class Supervisor:
 
     def _launch(self, spare: bool = False) -> WorkerProcess:
         doorbells = [doorbell.fd for doorbell in self._all_bells]
-        worker = WorkerProcess(Inheritance(self._blueprint_fd, self._memory.fd, self._lifeline_fd, doorbells), spare)
+        worker = WorkerProcess(Inheritance(self._blueprint_fd, self._block.fd, self._lifeline_fd, doorbells), spare)
         for fd in worker.fds:
             self._poll.register(fd, select.POLLIN | select.POLLHUP)
         return worker

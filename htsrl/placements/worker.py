@@ -23,7 +23,7 @@ import gymnasium
 from htsrl.checkpoint.of_run import background_checkpoints
 from htsrl.dataflow.exchange import Cost
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.signals import ThreadBell, Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError
@@ -86,12 +86,12 @@ def main() -> None:
 
 def _work(context: WorkerContext, report_writer: ReportWriter) -> None:
     import_modules(context.blueprint.experiment.imports)
-    memory = SharedArrays(context.blueprint.memory_specs(), context.equipment.memory_fd)
-    shared = context.blueprint.shared(memory)
+    block = SharedArrays(context.blueprint.block_specs(), context.equipment.block_fd)
+    shared = context.blueprint.shared(block)
     measures = context.blueprint.config.placement.measure_costs
     meter = Meter(shared.exchange.cpu_seconds[context.assignment.number]) if measures else None
     sleeper = _sleeper(context, shared)
-    roles = _build_roles(context, memory, shared, report_writer, sleeper, meter)
+    roles = _build_roles(context, block, shared, report_writer, sleeper, meter)
     while context.prebuilt_envs:
         context.prebuilt_envs.pop().close()
     with context.last_things:
@@ -111,7 +111,7 @@ def _sleeper(context: WorkerContext, shared: Shared) -> Sleeper:
 
 def _build_roles(
     context: WorkerContext,
-    memory: SharedArrays,
+    block: SharedArrays,
     shared: Shared,
     report_writer: ReportWriter,
     sleeper: Sleeper,
@@ -124,18 +124,18 @@ def _build_roles(
     if hosted.actor is not None:
         if blueprint.light is None:
             use_one_thread()
-        actor = blueprint.build_actor(hosted.actor, shared, memory, doorbells.ring_executors)
+        actor = blueprint.build_actor(hosted.actor, shared, block, doorbells.ring_executors)
         if meter:
             for policy, method in actor.answers.computations:
                 meter.watch(policy, method, Cost.INFERENCE)
         roles.append(actor)
     if hosted.gradient_worker is not None or hosted.learner:
         use_one_thread()
-        parameters, beat = blueprint.build_parameters(memory), shared.exchange.heartbeat(context.assignment.number)
+        parameters, beat = blueprint.build_parameters(block), shared.exchange.heartbeat(context.assignment.number)
         if hosted.gradient_worker is not None:
             gradient_worker = blueprint.build_gradient_worker(
                 hosted.gradient_worker,
-                memory,
+                block,
                 shared,
                 parameters,
                 doorbells.ring_learner,
@@ -146,15 +146,15 @@ def _build_roles(
             roles.append(gradient_worker)
         if hosted.learner:
             report = meter.read_total_before(report_writer.update) if meter else report_writer.update
-            checkpoints = background_checkpoints(blueprint.config, memory, shared, report_writer.checkpoint, beat)
+            checkpoints = background_checkpoints(blueprint.config, block, shared, report_writer.checkpoint, beat)
             if meter:
                 meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
             context.last_things.callback(checkpoints.finish)
             wake, at_barrier = doorbells.ring_all, checkpoints.at_barrier
-            helpers = Helpers(GradientOrders(memory), doorbells.ring_gradient_workers, sleeper.sleep_until)
+            helpers = Helpers(GradientOrders(block), doorbells.ring_gradient_workers, sleeper.sleep_until)
             has_helpers = len(blueprint.learner_shards) > 1
             learner = blueprint.build_learner(
-                memory,
+                block,
                 shared,
                 parameters,
                 wake,

@@ -25,13 +25,13 @@ class Inheritance:
     """The descriptors that all workers of a run share."""
 
     blueprint_fd: int
-    memory_fd: int
+    block_fd: int
     lifeline_fd: int
     doorbell_fds: Sequence[int]
 
     @property
     def fds(self) -> Sequence[int]:
-        return [self.blueprint_fd, self.memory_fd, self.lifeline_fd, *self.doorbell_fds]
+        return [self.blueprint_fd, self.block_fd, self.lifeline_fd, *self.doorbell_fds]
 
 
 class WorkerProcess:
@@ -55,7 +55,7 @@ class WorkerProcess:
         self._tell(
             Equipment(
                 blueprint_fd=inheritance.blueprint_fd,
-                memory_fd=inheritance.memory_fd,
+                block_fd=inheritance.block_fd,
                 lifeline_fd=inheritance.lifeline_fd,
                 report_fd=report_fd,
                 dump_fd=self.dump_fd,

@@ -1,4 +1,4 @@
-"""The user's own network (`--policy MODULE:CLASS`): it makes the features; memory, heads, masks and scales are ours."""
+"""The user's own network (`--policy MODULE:CLASS`): it makes the features; core, heads, masks and scales are ours."""
 
 from __future__ import annotations
 

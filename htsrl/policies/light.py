@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.constants import EPSILON, FORBIDDEN, MAX_DEVIATIONS
 from htsrl.spaces import Interface, ObservationLeaf
 from htsrl.spaces.observations import MASK_KEY
@@ -53,9 +53,9 @@ class LightPlan:
     scaled: tuple[str, ...]
     """The fields whose running moments are among the statistics, in their order there."""
 
-    def policies(self, memory: SharedArrays) -> list[LightPolicy]:
+    def policies(self, block: SharedArrays) -> list[LightPolicy]:
         """One for each slot."""
-        slots, statistics = memory["parameter_slots"], memory["statistics"]
+        slots, statistics = block["parameter_slots"], block["statistics"]
         return [LightPolicy(self, slot[0], of_slot) for slot, of_slot in zip(slots, statistics, strict=True)]
 
 

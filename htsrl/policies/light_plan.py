@@ -19,7 +19,7 @@ def light_plan(policy: Policy, network: Network) -> LightPlan | None:
     That is where actions and values share an encoder, so that values cost nothing extra, or where it remembers.
     """
     encoder = policy.encoder
-    if isinstance(encoder, CustomEncoder) or policy.value_encoder is None or policy.memory is not None:
+    if isinstance(encoder, CustomEncoder) or policy.value_encoder is None or policy.core is not None:
         return None
     largest = max(layer.weight.numel() for layer in policy.modules() if isinstance(layer, Dense))
     if encoder.sees_images or largest > MAX_WEIGHTS:

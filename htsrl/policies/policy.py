@@ -1,4 +1,4 @@
-"""The actor-critic policy: encoder, memory if it has one, action head, value head."""
+"""The actor-critic policy: encoder, recurrent core if it has one, action head, value head."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from htsrl.config import Experiment, Network
 from htsrl.config.algorithm_settings import CommonSettings
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.numerics import OwnNumerics
 from htsrl.policies.custom import CustomEncoder, custom_encoder
 from htsrl.policies.distributions import (
@@ -25,15 +25,15 @@ from htsrl.policies.distributions import (
 )
 from htsrl.policies.encoders import Encoder, encoder_for
 from htsrl.policies.layers import Dense, orthogonal
-from htsrl.policies.memory import Gru, Lstm
 from htsrl.policies.normalization import ObservationScales, RewardScale
+from htsrl.policies.recurrent import Gru, Lstm, RecurrentCore
 from htsrl.seeding import network_seed
 from htsrl.spaces import Interface
 from htsrl.spaces.observations import MASK_KEY
 
 Observations = Mapping[str, Tensor]
 """Fields by name, a row per environment or step: the leaves of what is seen, the action mask if there is one, when
-acting with a memory its state, and when learning the activations that were kept."""
+acting with a recurrent policy its state, and when learning the activations that were kept."""
 
 
 class Decision(NamedTuple):
@@ -43,16 +43,16 @@ class Decision(NamedTuple):
     log_probs: Tensor
     values: Tensor
     states: Tensor | None
-    """The memory after these rows."""
+    """The recurrent state after these rows."""
     activations: dict[str, Tensor]
     """What layers gave on the way, of those that were to be kept."""
 
 
 class Past(NamedTuple):
-    """How rows follow one another, for a policy with a memory: L x N rows, time first, are N sequences of L steps."""
+    """How rows follow one another, for a recurrent policy: L x N rows, time first, are N sequences of L steps."""
 
     states: Tensor
-    """The memory before the first step of each sequence."""
+    """The recurrent state before the first step of each sequence."""
     begins_LN: Tensor
     """Whether an episode begins at the step, so that nothing before it is remembered."""
     counted: Tensor | None = None
@@ -74,24 +74,30 @@ class Policy(nn.Module):
             self.encoder = encoder = encoder_for(seen, network)
             separate = not encoder.sees_images if network.separate_value is None else network.separate_value
             self.value_encoder = encoder_for(seen, network) if separate else None
-        self.memory = _memory(self.encoder.num_features, network)
+        # `memory` is the core's name in the files of saved policies.
+        self.memory = _recurrent_core(self.encoder.num_features, network)
         self.observation_scales = ObservationScales(seen) if network.normalize_observations else None
         self.reward_scale: RewardScale | None = None
-        width = self.encoder.num_features if self.memory is None else self.memory.num_features
+        width = self.encoder.num_features if self.core is None else self.core.num_features
         actions = interface.actions
         self.action_head = orthogonal(Dense(width, sum(actions.categories) + actions.num_continuous), 0.01)
         value_width = width
         if self.value_encoder is not None:
-            value_width = self.value_encoder.num_features + (0 if self.memory is None else self.memory.num_features)
+            value_width = self.value_encoder.num_features + (0 if self.core is None else self.core.num_features)
         self.value_head = orthogonal(Dense(value_width, 1), 1.0)
         if actions.num_continuous:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
 
     @property
+    def core(self) -> RecurrentCore | None:
+        """What makes it recurrent, if it is."""
+        return self.memory
+
+    @property
     def state_size(self) -> int:
-        """How many numbers its memory is, 0 where it has none."""
-        return 0 if self.memory is None else self.memory.state_size
+        """How many numbers its recurrent state is, 0 where it has none."""
+        return 0 if self.core is None else self.core.state_size
 
     @property
     def activation_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -103,10 +109,10 @@ class Policy(nn.Module):
     def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
         """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
         mask, (features, value_features) = observations.get(MASK_KEY), self._encoded(observations)
-        if self.memory is not None:
-            assert past is not None, "a policy with a memory needs to know what went before"
+        if self.core is not None:
+            assert past is not None, "a recurrent policy needs to know what went before"
             inputs_LN = features.view(*past.begins_LN.shape, -1)
-            features = self.memory.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
+            features = self.core.unroll(inputs_LN, past.states, past.begins_LN).flatten(0, 1)
             if past.counted is not None:
                 features = features[past.counted]
                 value_features = None if value_features is None else value_features[past.counted]
@@ -115,7 +121,7 @@ class Policy(nn.Module):
         return self._distribution(action_outputs, mask), values
 
     def respond(self, observations: Observations) -> tuple[Distribution, Tensor, Tensor | None]:
-        """Distributions, values, and the memory after one step, with the memory before it among `observations`."""
+        """Distributions, values and the recurrent state after one step; that before it is among `observations`."""
         action_outputs, values, states = self._step(observations)
         return self._distribution(action_outputs, observations.get(MASK_KEY)), values, states
 
@@ -143,9 +149,9 @@ class Policy(nn.Module):
         self, observations: Observations, keep: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         features, value_features = self._encoded(observations, keep)
-        if self.memory is None:
+        if self.core is None:
             return *self._heads(features, value_features), None
-        features, states = self.memory.step(features, observations[MEMORY])
+        features, states = self.core.step(features, observations[RECURRENT_STATE])
         return *self._heads(features, value_features), states
 
     def _encoded(
@@ -167,7 +173,7 @@ class Policy(nn.Module):
     def _heads(self, features: Tensor, value_features: Tensor | None) -> tuple[Tensor, Tensor]:
         if value_features is None:
             value_features = features
-        elif self.memory is not None:
+        elif self.core is not None:
             # The value looks at what is remembered, but its errors, which may be large, do not decide what that is.
             value_features = torch.cat([value_features, features.detach()], dim=1)
         return self.action_head.forward(features), self.value_head.forward(value_features).squeeze(-1)
@@ -216,7 +222,7 @@ def _built(interface: Interface, network: Network, seed: int) -> Policy:
         return Policy(interface, network)
 
 
-def _memory(num_inputs: int, network: Network) -> Lstm | Gru | None:
-    if network.memory == "none":
+def _recurrent_core(num_inputs: int, network: Network) -> RecurrentCore | None:
+    if network.recurrent == "none":
         return None
-    return (Lstm if network.memory == "lstm" else Gru)(num_inputs, network.memory_size)
+    return (Lstm if network.recurrent == "lstm" else Gru)(num_inputs, network.recurrent_size)

@@ -34,7 +34,7 @@ def example_inputs(interface: Interface, num_rows: int) -> dict[str, Tensor]:
 
 
 def example_states(num_rows: int, state_size: int) -> Tensor:
-    """Rows of what a memory could hold."""
+    """Rows of what a recurrent state could be."""
     return torch.rand((num_rows, state_size), generator=_generator()) * 2 - 1
 
 

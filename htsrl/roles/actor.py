@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from htsrl.dataflow.exchange import Asked, Request, Tickets, Words
 from htsrl.dataflow.reference_shape import ReferenceShape
-from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, RECURRENT_STATE
 from htsrl.numerics import OwnNumerics
 from htsrl.processes.kill_points import kill_point
 from htsrl.roles.answers import Answers, LightAnswers
@@ -93,7 +93,7 @@ class Actor:
         with self._numerics:
             version, answers = self.answers.act(version, batch)
         for name, answer in answers.items():
-            if name == MEMORY:
+            if name == RECURRENT_STATE:
                 self._remember(answer[places], input_cells, cells)
             else:
                 self._fields[name][cells] = answer[places]
@@ -144,7 +144,7 @@ class Actor:
         return first if self._num_agents == 1 else (first[:, None] + np.arange(self._num_agents)).reshape(-1)
 
     def _remember(self, states: NDArray[Any], input_cells: Words, cells: Words) -> None:
-        """Keep the memory for the rows that follow; an agent that is not active remembers nothing."""
+        """Keep the recurrent state for the rows that follow; an agent that is not active remembers nothing."""
         if "active" in self._fields:
             states = np.where(self._fields["active"][cells, None], states, np.float32(0))
-        self._fields[MEMORY][input_cells + self._num_columns] = states
+        self._fields[RECURRENT_STATE][input_cells + self._num_columns] = states

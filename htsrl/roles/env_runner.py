@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
-from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, MEMORY
+from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, RECURRENT_STATE
 from htsrl.envs.agents import Agents
 from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
@@ -229,7 +229,7 @@ class EnvRunner:
         seed, seen = self._reset_seed(), self._observations(self.row)
         info = self._blaming("reset", seed, self._agents.reset, seed, seen)
         if self._storages.spec.state_size:
-            self._own[MEMORY][self.row] = 0.0
+            self._own[RECURRENT_STATE][self.row] = 0.0
         if self.row > 0:
             self._note_late_end(info)
 

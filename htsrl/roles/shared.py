@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from htsrl.dataflow.capsules import Capsules
 from htsrl.dataflow.exchange import Exchange
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.dataflow.trajectory import TrajectorySpec
 from htsrl.schedules.schedule import Schedule
@@ -25,9 +25,9 @@ class Shared:
     source: BatchSource
 
     @classmethod
-    def over(cls, memory: SharedArrays, trajectory: TrajectorySpec, schedule: Schedule) -> Shared:
-        exchange, storages = Exchange(memory, trajectory.num_steps), Storages(trajectory, memory)
-        return cls(storages, exchange, schedule, Capsules(memory), schedule.source(memory, storages, exchange))
+    def over(cls, block: SharedArrays, trajectory: TrajectorySpec, schedule: Schedule) -> Shared:
+        exchange, storages = Exchange(block, trajectory.num_steps), Storages(trajectory, block)
+        return cls(storages, exchange, schedule, Capsules(block), schedule.source(block, storages, exchange))
 
     def may_begin(self, env: int, rollout: int) -> bool:
         """Whether an environment's rollout has a version to act with and a storage to itself."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from htsrl.dataflow.exchange import Exchange, Words
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.dataflow.storage import Storages
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.dataflow.versions import is_intact
 from htsrl.policies.light import Array
 from htsrl.policies.policy import Decision, Policy
@@ -69,5 +69,5 @@ def _named(decision: Decision) -> dict[str, Tensor]:
     """The parts of a decision, by the fields that they belong in."""
     named = {"actions": decision.actions, "log_probs": decision.log_probs, "values": decision.values}
     if decision.states is not None:
-        named[MEMORY] = decision.states
+        named[RECURRENT_STATE] = decision.states
     return named | decision.activations

@@ -17,7 +17,7 @@ from htsrl.config import Config, EnvFactory, Experiment, Placement
 from htsrl.config.check import check
 from htsrl.config.file import differences, from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
 from htsrl.fingerprint import Fingerprint
 from htsrl.metrics.line_file import drop_lines_after, warn_on_stderr
@@ -99,34 +99,34 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
         blueprint = survey(config, folder, watching.is_watched)
         fingerprint = fingerprint_for(blueprint)
         changes = _changes_of_numerics(folder, fingerprint, changed.allow_different_numerics)
-        memory = SharedArrays(blueprint.memory_specs())
+        block = SharedArrays(blueprint.block_specs())
         try:
             version = int(checkpoint.document["version"])
             _say_what_annealing_does(before, config.experiment, version)
-            restore_cut(_arrays_for(checkpoint, blueprint), version, blueprint.shared(memory), memory)
-            standing = _standing(folder, checkpoint, config, LearnerSlots(memory))
+            restore_cut(_arrays_for(checkpoint, blueprint), version, blueprint.shared(block), block)
+            standing = _standing(folder, checkpoint, config, LearnerSlots(block))
             with _or_as_it_was(folder):
                 folder.forget_result()  # of a run that was complete: a job would take it for that of this one
                 folder.save_config(config)
                 if changes:
                     folder.note_change_of_numerics(version, changes, fingerprint)
-            return run_to_end(blueprint, memory, folder, standing, watching)
+            return run_to_end(blueprint, block, folder, standing, watching)
         finally:
-            memory.close()
+            block.close()
 
 
 def _start_over(config: Config, folder: RunFolder, watching: Watching) -> RunResult:
     """Train from the first step, in place: nothing that was computed is kept, and so nothing is lost."""
     blueprint = survey(config, folder, watching.is_watched)
-    memory = SharedArrays(blueprint.memory_specs())
+    block = SharedArrays(blueprint.block_specs())
     try:
         with _or_as_it_was(folder):
             folder.clear(config, fingerprint_for(blueprint), blueprint.interface)
         warn_on_stderr(f"{folder.shown} holds no checkpoint yet: the run starts over, to the same bits")
-        initialise(blueprint, memory, folder)
-        return run_to_end(blueprint, memory, folder, Standing(), watching)
+        initialise(blueprint, block, folder)
+        return run_to_end(blueprint, block, folder, Standing(), watching)
     finally:
-        memory.close()
+        block.close()
 
 
 @contextmanager

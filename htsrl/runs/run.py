@@ -11,7 +11,7 @@ from htsrl.checkpoint.background import Written
 from htsrl.checkpoint.of_run import newest_checkpoint_of
 from htsrl.config.file import env_name
 from htsrl.dataflow.exchange import Cost, Exchange
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.errors import EnvironmentFailure, StopRequested, TrainingDiverged
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.result import RunResult
@@ -30,13 +30,13 @@ from htsrl.runs.reproducer import reproducer_of
 
 
 def run_to_end(
-    blueprint: Blueprint, memory: SharedArrays, folder: RunFolder, standing: Standing, watching: Watching
+    blueprint: Blueprint, block: SharedArrays, folder: RunFolder, standing: Standing, watching: Watching
 ) -> RunResult:
     """Train from where the memory stands; whatever ends the run, its results and its state are written."""
     from htsrl.metrics.curve import draw_learning_curve
 
-    config, shared = blueprint.config, blueprint.shared(memory)
-    parameters = blueprint.build_parameters(memory, device="cpu")
+    config, shared = blueprint.config, blueprint.shared(block)
+    parameters = blueprint.build_parameters(block, device="cpu")
     recorder = Recorder(config, folder, lambda: _readings(blueprint, shared.exchange), standing)
     archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, recorder.say, recorder.sync)
     run = run_inline if config.placement.backend == "inline" else run_processes
@@ -61,7 +61,7 @@ def run_to_end(
         last_things.callback(lambda: dispatch.close(recorder.result()))
         at_the_end("the result", lambda: folder.save_result(recorder.result()))
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
-        at_the_end("the state", lambda: _save_state(archive, blueprint, memory, recorder.version))
+        at_the_end("the state", lambda: _save_state(archive, blueprint, block, recorder.version))
         try:
             if blueprint.on_threads and config.placement.executor_threads is None:
                 recorder.say(
@@ -70,7 +70,7 @@ def run_to_end(
                 )
             dispatch.start(ObservedRun(config, folder.path, standing.version, standing.steps, dispatch.request_stop))
             if not standing.is_finished:  # else it was killed with nothing left to do but to write the results
-                run(blueprint, memory, Listeners(on_report, on_checkpoint, recorder.note_restart))
+                run(blueprint, block, Listeners(on_report, on_checkpoint, recorder.note_restart))
             if recorder.goal_reached:
                 goal, reached = config.experiment.stop_at_return, recorder.result().mean_return
                 recorder.say(
@@ -100,11 +100,11 @@ def run_to_end(
     return recorder.result()
 
 
-def _save_state(archive: Archive, blueprint: Blueprint, memory: SharedArrays, recorded_version: int) -> None:
+def _save_state(archive: Archive, blueprint: Blueprint, block: SharedArrays, recorded_version: int) -> None:
     """Of what digest and metrics speak of: a version is whole when it is recorded, if perhaps not published yet."""
-    shared = blueprint.shared(memory)
+    shared = blueprint.shared(block)
     shared.exchange.published_version = max(shared.exchange.published_version, recorded_version)
-    archive.save(newest_checkpoint_of(blueprint.config, memory, shared))
+    archive.save(newest_checkpoint_of(blueprint.config, block, shared))
 
 
 def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, env: int, recorder: Recorder) -> None:

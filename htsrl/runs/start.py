@@ -11,7 +11,7 @@ from pathlib import Path
 import cloudpickle
 
 from htsrl.config import Config
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.errors import ConfigError
 from htsrl.fingerprint import Fingerprint
 from htsrl.numerics import (
@@ -63,10 +63,10 @@ def fingerprint_for(blueprint: Blueprint) -> Fingerprint:
     return replace(take(placement.device), packages=origins.packages, own_modules=origins.own_modules)
 
 
-def initialise(blueprint: Blueprint, memory: SharedArrays, folder: RunFolder) -> None:
+def initialise(blueprint: Blueprint, block: SharedArrays, folder: RunFolder) -> None:
     """Make version 0."""
     policy = initial_policy(blueprint.experiment, blueprint.build_policy(), folder)
-    blueprint.build_parameters(memory, device="cpu").initialise(policy)
+    blueprint.build_parameters(block, device="cpu").initialise(policy)
 
 
 def _check_placement(blueprint: Blueprint) -> None:

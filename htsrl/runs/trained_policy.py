@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from htsrl.config import Experiment
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.envs.observing import ObservationWriter, Rows
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.placements.acting import batch_sizes
@@ -112,7 +112,7 @@ class TrainedPolicy:
 
     def answer(self, rows: Rows, states: Array | None, noise: Array | None) -> tuple[Array, Array | None]:
         """Actions as they are stored, and recurrent states, for rows of observations as `interface` has them."""
-        inputs = rows if states is None else {**rows, MEMORY: states}
+        inputs = rows if states is None else {**rows, RECURRENT_STATE: states}
         parts = [] if noise is None else [noise]
         count = len(next(iter(rows.values())))
         with torch.inference_mode(), _one_thread():

@@ -12,8 +12,8 @@ import sys
 from dataclasses import dataclass
 
 from htsrl.dataflow.exchange import Exchange, Request
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.queue import RolloutQueue, queue_arrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.sources.queue import OldestFirst, QueueSource
 
@@ -41,6 +41,6 @@ class Async:
     def arrays(self, num_envs: int) -> list[ArraySpec]:
         return queue_arrays(num_envs, self.num_storages)
 
-    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> QueueSource:
-        queue = RolloutQueue(memory, exchange)
+    def source(self, block: SharedArrays, storages: Storages, exchange: Exchange) -> QueueSource:
+        queue = RolloutQueue(block, exchange)
         return QueueSource(storages, queue, OldestFirst(queue, storages.spec.num_envs))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from htsrl.dataflow.exchange import Exchange, Request
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.sources.interval import IntervalSource
 
@@ -46,5 +46,5 @@ class FixedLag:
     def arrays(self, num_envs: int) -> list[ArraySpec]:
         return []
 
-    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> IntervalSource:
+    def source(self, block: SharedArrays, storages: Storages, exchange: Exchange) -> IntervalSource:
         return IntervalSource(storages, exchange, self.acting_version, self.max_lag)

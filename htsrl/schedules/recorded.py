@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from htsrl.dataflow.exchange import Exchange, Request, Tickets, Words
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
 from htsrl.dataflow.queue import RolloutQueue, queue_arrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.errors import NotReproduced
 from htsrl.sources.provenance import BatchProvenance, RolloutProvenance
@@ -65,9 +65,9 @@ class RecordedSchedule:
     def arrays(self, num_envs: int) -> list[ArraySpec]:
         return queue_arrays(num_envs, self.num_storages)
 
-    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> QueueSource:
+    def source(self, block: SharedArrays, storages: Storages, exchange: Exchange) -> QueueSource:
         choice = RecordedChoice(self._provenances, exchange, self._have_answered)
-        return QueueSource(storages, RolloutQueue(memory, exchange), choice)
+        return QueueSource(storages, RolloutQueue(block, exchange), choice)
 
     def _have_answered(self, update: int, answers: Words) -> bool:
         """Whether all versions before the newest have made their last answers."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from htsrl.dataflow.exchange import Exchange, Request
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.sources.source import BatchSource
 
@@ -57,5 +57,5 @@ class Schedule(Protocol):
     def arrays(self, num_envs: int) -> list[ArraySpec]:
         """What its source holds in shared memory."""
 
-    def source(self, memory: SharedArrays, storages: Storages, exchange: Exchange) -> BatchSource:
+    def source(self, block: SharedArrays, storages: Storages, exchange: Exchange) -> BatchSource:
         """Where updates get their batches."""

@@ -39,9 +39,9 @@ def test_processes_agree_whatever_the_number_of_environments(num_envs: int) -> N
     assert_same_run(run(experiment, backend="processes", num_executors=num_envs, num_actors=1), inline)
 
 
-@pytest.mark.parametrize("memory", ["none", "gru"])
-def test_shards_are_taken_from_what_was_kept_by_whoever_takes_them(memory: Literal["none", "gru"]) -> None:
-    network = Network(memory=memory, memory_size=8)
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+def test_shards_are_taken_from_what_was_kept_by_whoever_takes_them(recurrent: Literal["none", "gru"]) -> None:
+    network = Network(recurrent=recurrent, recurrent_size=8)
     experiment = replace(small_experiment(NAME), gradient_shards=3, network=network, total_steps=8 * 5 * 5)
     inline = run(experiment, num_executors=1, num_actors=0)
     assert_same_run(run(experiment, backend="processes", num_executors=2, learner_workers=3), inline)

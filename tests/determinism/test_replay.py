@@ -34,7 +34,7 @@ UNEVEN = Experiment(
 CUT = {"max_episode_steps": 20}
 OTHERS = {
     "a memory": Experiment(
-        "CartPole-v1", CUT, algorithm=A2C(), network=Network(memory="lstm", memory_size=8), sync_interval=8
+        "CartPole-v1", CUT, algorithm=A2C(), network=Network(recurrent="lstm", recurrent_size=8), sync_interval=8
     ),
     "a team": Experiment(Relay, algorithm=PPO(epochs=2, num_minibatches=2), sync_interval=5),
     "a long queue": Experiment(

@@ -18,7 +18,7 @@ from typing import Any
 import htsrl
 from htsrl import Config, Experiment, Placement
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.digest import Link
 from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import single_threaded
@@ -61,11 +61,11 @@ class Company:
     """Whoever works in a run that has just begun, to be built and built again over its memory."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self.memory = memory = SharedArrays(blueprint.memory_specs())
+        self.block = block = SharedArrays(blueprint.block_specs())
         self._blueprint = blueprint
-        self._shared = blueprint.shared(memory)
+        self._shared = blueprint.shared(block)
         self._reports: dict[int, UpdateReport] = {}
-        blueprint.build_parameters(memory).initialise(blueprint.build_policy())
+        blueprint.build_parameters(block).initialise(blueprint.build_policy())
         self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
         self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
         helpers = range(1, len(blueprint.learner_shards))
@@ -91,18 +91,18 @@ class Company:
         return self._blueprint.build_executor(index, self._shared, NO_BELLS)
 
     def _actor(self, index: int) -> Role:
-        return self._blueprint.build_actor(index, self._shared, self.memory, executors=lambda envs: None)
+        return self._blueprint.build_actor(index, self._shared, self.block, executors=lambda envs: None)
 
     def _gradient_worker(self, index: int) -> Role:
-        parameters = self._blueprint.build_parameters(self.memory)
-        return self._blueprint.build_gradient_worker(index, self.memory, self._shared, parameters, learner=lambda: None)
+        parameters = self._blueprint.build_parameters(self.block)
+        return self._blueprint.build_gradient_worker(index, self.block, self._shared, parameters, learner=lambda: None)
 
     def _learner(self) -> Role:
-        helpers = Helpers(GradientOrders(self.memory), lambda: None, look_again_and_again)
+        helpers = Helpers(GradientOrders(self.block), lambda: None, look_again_and_again)
         return self._blueprint.build_learner(
-            self.memory,
+            self.block,
             self._shared,
-            self._blueprint.build_parameters(self.memory),
+            self._blueprint.build_parameters(self.block),
             executors=lambda: None,
             report=lambda report: self._reports.update({report.version: report}),
             at_barrier=lambda update: None,

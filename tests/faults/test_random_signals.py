@@ -158,7 +158,7 @@ def test_the_policy_of_an_interrupted_run_is_whole_even_while_a_new_learner_make
     replace_worker = Supervisor._replace
 
     def replace_and_interrupt(self: Supervisor, number: int) -> None:
-        slot = self._memory["parameter_slots"][2]
+        slot = self._block["parameter_slots"][2]
         reported = slot.copy()
         replace_worker(self, number)
         while (slot == reported).all():  # until the new learner has begun

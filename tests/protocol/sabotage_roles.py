@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers import in_worker_process
 
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.roles.shared import Shared
 from htsrl.schedules.fixed_lag import FixedLag
@@ -33,9 +33,9 @@ def build_actor_of_another_version(self: Blueprint, index: int, shared: Shared, 
     return build_actor(self, index, replace(shared, schedule=off_by(-1, shared.schedule)), *arguments, **named)
 
 
-def build_hasty_learner(self: Blueprint, memory: SharedArrays, shared: Shared, *arguments: Any, **named: Any) -> Any:
+def build_hasty_learner(self: Blueprint, block: SharedArrays, shared: Shared, *arguments: Any, **named: Any) -> Any:
     """Publishes the next version before it has learned from the storage, and executors make use of it."""
-    learner = build_learner(self, memory, shared, *arguments, **named)
+    learner = build_learner(self, block, shared, *arguments, **named)
     learn = learner.learn
 
     def publish_then_learn(fields: Fields) -> dict[str, float]:

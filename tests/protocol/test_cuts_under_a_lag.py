@@ -28,7 +28,7 @@ def experiment(lag: int) -> Experiment:
         "CartPole-v1",
         {"max_episode_steps": 3},
         algorithm=A2C(),
-        network=Network(memory="gru", memory_size=8, hidden_sizes=(8,)),
+        network=Network(recurrent="gru", recurrent_size=8, hidden_sizes=(8,)),
         lag=lag,
         num_envs=NUM_ENVS,
         sync_interval=NUM_STEPS,
@@ -56,7 +56,7 @@ def cut_of(worker_layout: Crew, ahead: Ahead) -> dict[str, NDArray[Any]]:
     shared = worker_layout.shared
     at_barrier = shared.source.completed_at_barrier(VERSION)
     return take_cut(
-        shared, worker_layout.memory, VERSION, at_barrier if ahead == "left out" else shared.exchange.completed_rollouts
+        shared, worker_layout.block, VERSION, at_barrier if ahead == "left out" else shared.exchange.completed_rollouts
     )
 
 
@@ -65,7 +65,7 @@ def cut_of(worker_layout: Crew, ahead: Ahead) -> dict[str, NDArray[Any]]:
 def test_a_crew_goes_on_from_a_cut_to_the_same_bits(lag: int, ahead: Ahead) -> None:
     cut = cut_of(crew_far_ahead(lag), ahead)
     assert cut["completed_rollouts"].tolist() == [VERSION + 1 + (lag if ahead == "kept" else 0)] * NUM_ENVS
-    fresh = Crew(experiment(lag), prepare=lambda shared, memory: restore_cut(cut, VERSION, shared, memory))
+    fresh = Crew(experiment(lag), prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
     assert first_difference(fresh.work_in_random_order(seed=1), undisturbed(lag)[VERSION:]) is None
 
 
@@ -79,8 +79,8 @@ def test_a_cut_goes_on_where_some_have_not_begun_and_others_are_far_ahead(lag: i
         pass
     completed = worker_layout.shared.exchange.completed_rollouts
     assert completed.tolist() == [VERSION, *[VERSION + lag + 1] * (NUM_ENVS - 1)]
-    cut = take_cut(worker_layout.shared, worker_layout.memory, VERSION, completed)
-    fresh = Crew(experiment(lag), prepare=lambda shared, memory: restore_cut(cut, VERSION, shared, memory))
+    cut = take_cut(worker_layout.shared, worker_layout.block, VERSION, completed)
+    fresh = Crew(experiment(lag), prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
     assert first_difference(fresh.work_in_random_order(seed=2), undisturbed(lag)[VERSION:]) is None
 
 
@@ -96,7 +96,7 @@ def test_a_cut_with_more_rollouts_ahead_than_there_are_storages_is_refused() -> 
     cut = cut_of(crew_far_ahead(2), "kept")
     cut["completed_rollouts"] = cut["completed_rollouts"] + 1
     with pytest.raises(CheckpointDamaged, match="has environments at rollouts"):
-        Crew(experiment(2), prepare=lambda shared, memory: restore_cut(cut, VERSION, shared, memory))
+        Crew(experiment(2), prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
 
 
 @pytest.mark.parametrize("lag", [0, 1])
@@ -110,5 +110,5 @@ def test_a_cut_that_tells_versions_by_three_slots_is_still_understood(lag: int) 
     }
     if lag == 0:  # it had the version before, too, in a slot that is now another's
         old |= {name.replace("slot 2", "slot 1"): np.zeros_like(x) for name, x in old.items() if "slot" in name}
-    fresh = Crew(experiment(lag), prepare=lambda shared, memory: restore_cut(old, VERSION, shared, memory))
+    fresh = Crew(experiment(lag), prepare=lambda shared, block: restore_cut(old, VERSION, shared, block))
     assert first_difference(fresh.work_in_random_order(seed=1), undisturbed(lag)[VERSION:]) is None

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from htsrl import A2C, Config, EnvironmentFailure, Experiment, HtsrlError, Placement, evaluate, resume, train
-from htsrl.dataflow.memory import ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 
 EXPERIMENT = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=16)
 
@@ -90,10 +90,10 @@ def test_a_run_that_failed_holds_none_even_while_its_error_is_looked_at(tmp_path
 
 
 def test_an_array_of_memory_that_was_given_back_can_still_be_touched(new_blocks: Blocks) -> None:
-    memory = SharedArrays([ArraySpec("numbers", (100_000,), "int64")])
-    numbers = memory["numbers"]
+    block = SharedArrays([ArraySpec("numbers", (100_000,), "int64")])
+    numbers = block["numbers"]
     numbers[:] = 7
-    memory.close()
+    block.close()
     assert not new_blocks()
     assert not numbers.any()
     numbers[:] = np.arange(100_000)

@@ -71,7 +71,7 @@ def take_cut_while_environments_go_on(historian: Historian, monkeypatch: pytest.
 
     with monkeypatch.context() as patched:
         patched.setattr(Capsules, "read", go_on_and_read)
-        return take_cut(worker_layout.shared, worker_layout.memory, VERSION, completed=None)
+        return take_cut(worker_layout.shared, worker_layout.block, VERSION, completed=None)
 
 
 def test_every_environment_is_copied_as_it_stood_at_one_moment(
@@ -96,14 +96,14 @@ def test_every_environment_is_copied_as_it_stood_at_one_moment(
 
 def test_a_crew_goes_on_from_a_cut(historian: Historian, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = take_cut_while_environments_go_on(historian, monkeypatch)
-    fresh = Crew(EXPERIMENT, prepare=lambda shared, memory: restore_cut(cut, VERSION, shared, memory))
+    fresh = Crew(EXPERIMENT, prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
     links = fresh.work_in_random_order(seed=1)
     assert len(links) == EXPERIMENT.num_intervals - VERSION
 
 
 def test_a_cut_with_more_rollouts_than_the_queue_holds_is_refused(historian: Historian) -> None:
-    cut = take_cut(historian.worker_layout.shared, historian.worker_layout.memory, VERSION, completed=None)
+    cut = take_cut(historian.worker_layout.shared, historian.worker_layout.block, VERSION, completed=None)
     cut["completed_rollouts"] = cut["completed_rollouts"] + QUEUE_LENGTH + 1
     fresh = Crew(EXPERIMENT)
     with pytest.raises(CheckpointDamaged, match="has environments at rollouts"):
-        restore_cut(cut, VERSION, fresh.shared, fresh.memory)
+        restore_cut(cut, VERSION, fresh.shared, fresh.block)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htsrl import ConfigError
-from htsrl.dataflow.memory import ALIGNMENT, ArraySpec, SharedArrays
+from htsrl.dataflow.shared_arrays import ALIGNMENT, ArraySpec, SharedArrays
 
 SPECS = [
     ArraySpec("flags", (3,), "bool"),
@@ -32,15 +32,15 @@ lists_of_specs = st.lists(
 @given(lists_of_specs)
 def test_every_array_is_zeroed_aligned_and_apart_from_the_others(shapes: list[tuple[list[int], str]]) -> None:
     specs = [ArraySpec(f"array{i}", tuple(shape), dtype) for i, (shape, dtype) in enumerate(shapes)]
-    memory = SharedArrays(specs)
+    block = SharedArrays(specs)
     for spec in specs:
-        array = memory[spec.name]
+        array = block[spec.name]
         assert (array.shape, array.dtype) == (spec.shape, np.dtype(spec.dtype))
         assert array.ctypes.data % ALIGNMENT == 0
         assert not array.any()  # and so no earlier array reaches into this one
         array[...] = 1
-    assert all((memory[spec.name] == 1).all() for spec in specs)
-    memory.close_fd()
+    assert all((block[spec.name] == 1).all() for spec in specs)
+    block.close_fd()
 
 
 def test_alignment_is_a_cache_line() -> None:
@@ -61,17 +61,17 @@ def test_a_second_mapping_shows_what_the_first_one_writes_and_back() -> None:
 
 
 def test_another_process_maps_the_block_through_its_file_descriptor() -> None:
-    memory = SharedArrays(SPECS)
-    memory["numbers"][:] = 3
+    block = SharedArrays(SPECS)
+    block["numbers"][:] = 3
     script = (
-        "from htsrl.dataflow.memory import ArraySpec, SharedArrays\n"
-        f"memory = SharedArrays({SPECS!r}, {memory.fd})\n"
-        "memory['numbers'][:] *= 7\n"
+        "from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays\n"
+        f"block = SharedArrays({SPECS!r}, {block.fd})\n"
+        "block['numbers'][:] *= 7\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], pass_fds=[memory.fd], env=environment, check=True, timeout=120)
-    assert memory["numbers"].tolist() == [21] * 17
-    memory.close_fd()
+    subprocess.run([sys.executable, "-c", script], pass_fds=[block.fd], env=environment, check=True, timeout=120)
+    assert block["numbers"].tolist() == [21] * 17
+    block.close_fd()
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.ENOMEM])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from htsrl import Config, Experiment, Placement
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.digest import Link
 from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import single_threaded
@@ -25,7 +25,7 @@ class Crew:
         self,
         experiment: Experiment,
         executors_follow: Schedule | None = None,
-        prepare: Callable[[Shared, SharedArrays], None] = lambda shared, memory: None,
+        prepare: Callable[[Shared, SharedArrays], None] = lambda shared, block: None,
     ) -> None:
         """`prepare` fills the memory before anybody looks at it."""
         placement = Placement(
@@ -35,17 +35,17 @@ class Crew:
         # Initial weights, too, have other bits with more threads.
         with single_threaded():
             blueprint = draw_blueprint(Config(experiment, placement))
-            memory = SharedArrays(blueprint.memory_specs())
-            self.shared = blueprint.shared(memory)
-            self.memory, self.parameters = memory, blueprint.build_parameters(memory)
+            block = SharedArrays(blueprint.block_specs())
+            self.shared = blueprint.shared(block)
+            self.block, self.parameters = block, blueprint.build_parameters(block)
             parameters = self.parameters
             parameters.initialise(blueprint.build_policy())
-            prepare(self.shared, memory)
+            prepare(self.shared, block)
             followed = replace(self.shared, schedule=executors_follow or self.shared.schedule)
             self.executors = [blueprint.build_executor(i, followed, NO_BELLS) for i in range(experiment.num_envs)]
-            self.actors = [blueprint.build_actor(i, self.shared, memory, lambda envs: None) for i in range(2)]
+            self.actors = [blueprint.build_actor(i, self.shared, block, lambda envs: None) for i in range(2)]
             self.learner = blueprint.build_learner(
-                memory,
+                block,
                 self.shared,
                 parameters,
                 executors=lambda: None,

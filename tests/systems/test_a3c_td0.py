@@ -29,8 +29,8 @@ from htsrl.algorithms.update import improve
 from htsrl.config.algorithm_settings import CommonSettings, load_algorithm
 from htsrl.config.check import check
 from htsrl.config.file import load_config, resolve_algorithm, to_json
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.policy import Policy, build_policy
 from htsrl.systems.a3c_td0.algorithm import A3CTD0
 from htsrl.systems.a3c_td0.measured import OBJECTIVE, MeasuredA3CTD0
@@ -73,9 +73,9 @@ def two_workers() -> Batch:
 
 def updated_ring(settings: Settings, batch: Batch, update: int) -> ParameterRing:
     """A ring after one update from version 0 on, as the learner does it."""
-    memory = SharedArrays(parameter_arrays(linear_policy(), NUM_VECTORS["sgd"]))
-    memory.close_fd()
-    ring = ParameterRing(memory, linear_policy, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(linear_policy(), NUM_VECTORS["sgd"]))
+    block.close_fd()
+    ring = ParameterRing(block, linear_policy, torch.device("cpu"))
     ring.initialise(linear_policy())
     draft = Drafts(ring, CommonSettings.of(settings)).begin(version=1)
     behaviour = ring.module(0)
@@ -210,7 +210,11 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"critic_radius": 0.0}, {}, "critic_radius=0.0 must be above 0"),
     ({}, {"schedule": "async"}, "use schedule=hts"),
     ({}, {"gradient_shards": 2}, "gradient_shards=2 would cut gradients of a single transition; use 1"),
-    ({}, {"sync_interval": 4, "network": Network(memory="gru")}, "use backpropagation_length=1, or no memory"),
+    (
+        {},
+        {"sync_interval": 4, "network": Network(recurrent="gru")},
+        "use backpropagation_length=1, or recurrent='none'",
+    ),
 ]
 
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.config import A2C, AlgorithmSettings, Experiment, Network
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.storage import Storages
-from htsrl.dataflow.trajectory import MEMORY, trajectory_spec
+from htsrl.dataflow.trajectory import RECURRENT_STATE, trajectory_spec
 from htsrl.envs.observing import ObservationWriter
 from htsrl.policies.policy import policy_for
 from htsrl.spaces import Interface
@@ -112,8 +112,8 @@ def worlds(draw: st.DrawFn, masks: st.SearchStrategy[str] = st.sampled_from(["no
         encoder="mlp",
         hidden_sizes=draw(st.sampled_from([(7,), (), (5, 6, 4)])),
         activation=draw(st.sampled_from(["tanh", "relu"])),
-        memory=draw(st.sampled_from(["none", "lstm", "gru"])),
-        memory_size=5,
+        recurrent=draw(st.sampled_from(["none", "lstm", "gru"])),
+        recurrent_size=5,
         separate_value=draw(st.sampled_from([None, False])),
         bounded_actions="squash" if squashes else "clip",
         initial_log_std=draw(st.sampled_from([-1.0, 0.0])),
@@ -148,9 +148,9 @@ class Rollout:
         self.policy = policy_for(self.experiment, self.interface, NUM_ENVS)
         self.spec = trajectory_spec(self.interface, NUM_STEPS, NUM_ENVS, state_size=self.policy.state_size)
         vectors = NUM_VECTORS[self.experiment.algorithm.optimizer]
-        self.memory = SharedArrays([*self.spec.arrays(), *parameter_arrays(self.policy, vectors)])
-        self.memory.close_fd()
-        self.storages = Storages(self.spec, self.memory)
+        self.block = SharedArrays([*self.spec.arrays(), *parameter_arrays(self.policy, vectors)])
+        self.block.close_fd()
+        self.storages = Storages(self.spec, self.block)
         self.env_actions: list[list[Any]] = []
 
     def play(self) -> Rollout:
@@ -168,7 +168,7 @@ class Rollout:
             fields["rewards"][0, t] = self._random.normal(size=NUM_ENVS)
             fields["terminated"][0, t] = ended = self._random.random(NUM_ENVS) < 0.3
             if decision.states is not None:
-                fields[MEMORY][0, t + 1] = np.where(ended[:, None], 0.0, decision.states.numpy())
+                fields[RECURRENT_STATE][0, t + 1] = np.where(ended[:, None], 0.0, decision.states.numpy())
             self.env_actions.append([self.interface.actions.to_env(stored) for stored in fields["actions"][0, t]])
         return self
 

@@ -22,8 +22,8 @@ from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
 from htsrl.config import A2C, Experiment, Network
 from htsrl.config.algorithm_settings import CommonSettings
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
 from htsrl.policies.policy import Policy, build_policy
 
@@ -186,9 +186,9 @@ def build_ring(hidden_sizes: tuple[int, ...], settings: A2C) -> ParameterRing:
     def build() -> Policy:
         return small_policy(hidden_sizes)
 
-    memory = SharedArrays(parameter_arrays(build(), NUM_VECTORS[settings.optimizer]))
-    memory.close_fd()
-    return ParameterRing(memory, build, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(build(), NUM_VECTORS[settings.optimizer]))
+    block.close_fd()
+    return ParameterRing(block, build, torch.device("cpu"))
 
 
 def linear_parameters(policy: nn.Module) -> dict[str, Float64]:

@@ -81,7 +81,7 @@ def test_a_gradient_from_what_was_kept_is_that_of_a_forward_pass(space: str) -> 
 
 
 def test_a_memory_behind_the_images_learns_the_same() -> None:
-    policy = policy_for("channels_first", Network(encoder="nature_cnn", memory="lstm", memory_size=8))
+    policy = policy_for("channels_first", Network(encoder="nature_cnn", recurrent="lstm", recurrent_size=8))
     observations = example_inputs(policy.interface, NUM_ROWS)
     past = Past(torch.zeros(2, policy.state_size), torch.zeros(NUM_ROWS // 2, 2, dtype=torch.bool))
     with torch.inference_mode():

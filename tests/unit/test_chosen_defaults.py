@@ -21,7 +21,7 @@ from htsrl.config.fit import choices, fitted
 
 ENVS = st.integers(1, 40)
 INTERVALS = st.one_of(st.none(), st.integers(1, 200))
-MEMORIES = st.sampled_from(["none", "lstm", "gru"])
+KINDS = st.sampled_from(["none", "lstm", "gru"])
 SCHEDULES = st.sampled_from(["hts", "sync", "lockstep", "async"])
 PRESETS = [("atari", "ppo"), ("atari", "a2c"), ("football", "ppo"), ("mujoco", "ppo"), ("mujoco", "a2c")]
 QUIET: dict[str, Any] = {"backend": "inline", "num_executors": 1, "tensorboard": False, "progress": "off"}
@@ -42,11 +42,11 @@ class SmallImages(gymnasium.Env[NDArray[np.uint8], Any]):
         return self.np_random.integers(0, 256, (10, 10, 3), np.uint8)
 
 
-@given(ENVS, INTERVALS, MEMORIES, SCHEDULES, st.sampled_from([A2C, PPO]))
+@given(ENVS, INTERVALS, KINDS, SCHEDULES, st.sampled_from([A2C, PPO]))
 def test_the_defaults_work_with_any_number_of_environments_and_steps(
     num_envs: int,
     sync_interval: int | None,
-    memory: Literal["none", "lstm", "gru"],
+    recurrent: Literal["none", "lstm", "gru"],
     schedule: Literal["hts", "sync", "lockstep", "async"],
     algorithm: type[A2C] | type[PPO],
 ) -> None:
@@ -54,7 +54,7 @@ def test_the_defaults_work_with_any_number_of_environments_and_steps(
     experiment = Experiment(
         "CartPole-v1",
         algorithm=algorithm(),
-        network=Network(memory=memory),
+        network=Network(recurrent=recurrent),
         schedule=schedule,
         num_envs=num_envs,
         sync_interval=sync_interval,
@@ -64,30 +64,30 @@ def test_the_defaults_work_with_any_number_of_environments_and_steps(
     assert checked.batch_steps // checked.sequence_steps % checked.num_minibatches == 0
 
 
-@given(st.sampled_from(PRESETS), ENVS, INTERVALS, MEMORIES, SCHEDULES)
+@given(st.sampled_from(PRESETS), ENVS, INTERVALS, KINDS, SCHEDULES)
 def test_presets_work_with_any_number_of_environments_and_steps(
     name: tuple[str, str],
     num_envs: int,
     sync_interval: int | None,
-    memory: Literal["none", "lstm", "gru"],
+    recurrent: Literal["none", "lstm", "gru"],
     schedule: Literal["hts", "sync", "lockstep", "async"],
 ) -> None:
     assume(num_envs != 1 or sync_interval != 1)
     wished = preset("CartPole-v1", name[1], name[0])
-    wished = replace(wished, network=replace(wished.network, memory=memory), schedule=schedule, num_envs=num_envs)
+    wished = replace(wished, network=replace(wished.network, recurrent=recurrent), schedule=schedule, num_envs=num_envs)
     wished = replace(wished, sync_interval=sync_interval or wished.sync_interval)
-    experiment = fitted(wished, asked=("num_envs", "sync_interval", "memory", "schedule"))
+    experiment = fitted(wished, asked=("num_envs", "sync_interval", "recurrent", "schedule"))
     check_shards(check(Config(experiment)).experiment, num_envs)
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "sync_interval", "memory", "expected"),
+    ("num_envs", "sync_interval", "recurrent", "expected"),
     [(16, None, "none", 16), (6, None, "lstm", 12), (1, 5, "none", 1), (17, 32, "lstm", 17), (3, 37, "none", 3)],
 )
 def test_the_number_of_minibatches_is_16_or_the_nearest_that_divides(
-    num_envs: int, sync_interval: int | None, memory: Literal["none", "lstm"], expected: int
+    num_envs: int, sync_interval: int | None, recurrent: Literal["none", "lstm"], expected: int
 ) -> None:
-    network = Network(memory=memory)
+    network = Network(recurrent=recurrent)
     experiment = Experiment("CartPole-v1", network=network, num_envs=num_envs, sync_interval=sync_interval)
     checked = check(Config(experiment)).experiment
     assert isinstance(checked.algorithm, PPO)
@@ -98,7 +98,7 @@ def test_the_number_of_minibatches_is_16_or_the_nearest_that_divides(
 def test_what_was_chosen_is_said_and_written_down_and_repeats(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked: dict[str, Any] = {"num_envs": 6, "total_steps": 1, "network": Network(memory="lstm")}
+    asked: dict[str, Any] = {"num_envs": 6, "total_steps": 1, "network": Network(recurrent="lstm")}
     first = train("CartPole-v1", run_dir=tmp_path / "first", **asked, **QUIET)
     expected = "chosen    --num-minibatches 12, for 24 sequences of 32 steps cannot be cut into the usual 16"
     assert expected in capfd.readouterr().err
@@ -110,7 +110,7 @@ def test_what_was_chosen_is_said_and_written_down_and_repeats(
 
 def test_what_was_asked_for_is_refused_where_it_cannot_work() -> None:
     algorithm = PPO(num_minibatches=16)
-    experiment = Experiment("CartPole-v1", algorithm=algorithm, num_envs=6, network=Network(memory="lstm"))
+    experiment = Experiment("CartPole-v1", algorithm=algorithm, num_envs=6, network=Network(recurrent="lstm"))
     with pytest.raises(ConfigError, match=r"24 sequences of 32 steps do not divide .*=16; use 12 or 24"):
         check(Config(experiment))
 

@@ -223,7 +223,7 @@ def test_another_seed_leaves_the_rest_as_it_was() -> None:
         (configure(A2C(), gradient_shards=241), 48, "gradient_shards=241 is more than the 240 steps of a gradient"),
         (configure(gradient_shards=513), 16, "gradient_shards=513 is more than the 512 steps of a gradient; use 512"),
         (
-            configure(network=Network(memory="gru"), gradient_shards=17),
+            configure(network=Network(recurrent="gru"), gradient_shards=17),
             16,
             "gradient_shards=17 is more than the 16 sequences of 32 steps of a gradient; use 16 or fewer",
         ),

@@ -110,13 +110,13 @@ def experiment_of(source: Any, **network: Any) -> Experiment:
     ],
     ids=["class", "function", "MODULE:CLASS", "MODULE:FUNCTION", "MODULE:CLASS.CLASS"],
 )
-@pytest.mark.parametrize("memory", ["none", "gru"])
-def test_a_network_makes_the_features_and_heads_and_memory_are_ours(source: Any, width: int, memory: Any) -> None:
-    policy = policy_of(source, memory=memory, memory_size=7)
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
+def test_a_network_makes_the_features_and_heads_and_memory_are_ours(source: Any, width: int, recurrent: Any) -> None:
+    policy = policy_of(source, recurrent=recurrent, recurrent_size=7)
     assert isinstance(policy.encoder, CustomEncoder)
     assert policy.encoder.num_features == width
     assert policy.value_encoder is None
-    assert policy.action_head.in_features == policy.value_head.in_features == (width if memory == "none" else 7)
+    assert policy.action_head.in_features == policy.value_head.in_features == (width if recurrent == "none" else 7)
 
 
 def test_a_network_is_given_the_space_and_observations_in_its_structure() -> None:
@@ -177,7 +177,7 @@ def test_a_network_with_constants_has_the_same_digest_wherever_it_runs(tmp_path:
 
 def test_a_saved_network_is_found_again_by_its_name(tmp_path: Path) -> None:
     placement = Placement("inline", run_dir=tmp_path / "run", tensorboard=False, progress="off")
-    train(Config(experiment_of(WithConstants, memory="lstm", memory_size=4), placement))
+    train(Config(experiment_of(WithConstants, recurrent="lstm", recurrent_size=4), placement))
     assert f'"policy": "{__name__}:WithConstants"' in (tmp_path / "run" / "config.json").read_text()
     assert evaluate(tmp_path / "run", episodes=2).returns
 

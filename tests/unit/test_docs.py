@@ -29,7 +29,7 @@ def examples(document: Path) -> list[str]:
 
 def smaller(experiment: htsrl.Experiment) -> htsrl.Experiment:
     """As little as shows that it runs; sequences for a memory are left as long as they are."""
-    if experiment.network.memory != "none":
+    if experiment.network.recurrent != "none":
         assert isinstance(experiment.algorithm, htsrl.PPO)
         return replace(
             experiment, algorithm=replace(experiment.algorithm, epochs=1), total_steps=experiment.batch_steps

@@ -57,12 +57,12 @@ KINDS: dict[str, tuple[spaces.Space[Any], spaces.Space[Any], Network]] = {
     ),
     "Nature CNN": (IMAGE, spaces.Discrete(6), Network()),
     "IMPALA": (spaces.Box(0, 255, (3, 12, 13), np.uint8), spaces.Discrete(6), Network(encoder="impala")),
-    "mask and LSTM": (MASKED, spaces.MultiDiscrete([2, 3]), Network(memory="lstm", memory_size=16)),
-    "GRU, clipped": (VECTOR, spaces.Box(-0.001, 0.001, (2,)), Network(memory="gru", memory_size=16)),
+    "mask and LSTM": (MASKED, spaces.MultiDiscrete([2, 3]), Network(recurrent="lstm", recurrent_size=16)),
+    "GRU, clipped": (VECTOR, spaces.Box(-0.001, 0.001, (2,)), Network(recurrent="gru", recurrent_size=16)),
     "everything": (
         MASKED_HYBRID,
         HYBRID,
-        Network(memory="lstm", memory_size=16, bounded_actions="squash", normalize_observations=True),
+        Network(recurrent="lstm", recurrent_size=16, bounded_actions="squash", normalize_observations=True),
     ),
 }
 

@@ -114,11 +114,13 @@ RECENTERED = replace(PPO_OF_TWO, lag_correction="recentered")
 DECOUPLED = replace(PPO_OF_TWO, lag_correction="decoupled")
 
 
-def small_policy(memory: Any) -> Policy:
-    return build_policy(OBSERVATIONS, spaces.Discrete(4), Network(hidden_sizes=(8,), memory=memory, memory_size=6), 1)
+def small_policy(recurrent: Any) -> Policy:
+    return build_policy(
+        OBSERVATIONS, spaces.Discrete(4), Network(hidden_sizes=(8,), recurrent=recurrent, recurrent_size=6), 1
+    )
 
 
-def random_batch(memory: str, has_gaps: bool) -> Batch:
+def random_batch(recurrent: str, has_gaps: bool) -> Batch:
     shape = (NUM_STEPS, NUM_COLUMNS)
     ends = torch.rand(shape) < 0.1
     steps = Transitions(torch.randn(shape), torch.randn(shape), torch.randn(shape), ends, torch.zeros_like(ends))
@@ -128,7 +130,7 @@ def random_batch(memory: str, has_gaps: bool) -> Batch:
         log_probs=torch.full(shape, 0.25).log() + 0.1 * torch.randn(shape),
         steps=steps,
         active=torch.rand(shape) < 0.6 if has_gaps else None,
-        states=None if memory == "none" else torch.randn(*shape, small_policy(memory).state_size),
+        states=None if recurrent == "none" else torch.randn(*shape, small_policy(recurrent).state_size),
     )
 
 
@@ -153,9 +155,9 @@ class Steps:
 
 
 def update(
-    algorithm: A2C | PPO, memory: str, batch: Batch, num_shards: int
+    algorithm: A2C | PPO, recurrent: str, batch: Batch, num_shards: int
 ) -> tuple[Sequence[Tensor], dict[str, float]]:
-    policy, length = small_policy(memory), 1 if memory == "none" else 4
+    policy, length = small_policy(recurrent), 1 if recurrent == "none" else 4
     gradient, _ = sharded(policy, num_shards)
     steps = Steps(policy, gradient)
     draft = Draft(policy, steps, gradient)
@@ -170,11 +172,11 @@ def update(
 
 @pytest.mark.parametrize("num_shards", [1, 3])
 @pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
-@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
 def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another(
-    memory: str, has_gaps: bool, num_shards: int
+    recurrent: str, has_gaps: bool, num_shards: int
 ) -> None:
-    policy, batch, length = small_policy(memory), random_batch(memory, has_gaps), 1 if memory == "none" else 4
+    policy, batch, length = small_policy(recurrent), random_batch(recurrent, has_gaps), 1 if recurrent == "none" else 4
     targets = PPOTargets(*torch.full((4, NUM_STEPS * NUM_COLUMNS), torch.nan))
     progress = PPOProgress(1, 0, 0.01, 0.2, "recentered", sequence_steps=length)
     objective = ppo_objective(PPO(), batch, targets, progress)
@@ -189,7 +191,7 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
                 state = states[t, column] if t % length == 0 else state
                 state = torch.zeros_like(state) if begins[t, column] else state
             with torch.no_grad():
-                seen = {"obs": batch.observations["obs"][t, column][None], "memory": state[None]}
+                seen = {"obs": batch.observations["obs"][t, column][None], "recurrent": state[None]}
                 distribution, values, after = policy.respond(seen)
             state = state if after is None else after[0]
             log_probs = distribution.log_prob(batch.actions[t, column][None])
@@ -212,19 +214,19 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
 
 @pytest.mark.parametrize("num_shards", [2, 3, 7])
 @pytest.mark.parametrize("has_gaps", [False, True], ids=["", "gaps"])
-@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
 @pytest.mark.parametrize(
     "algorithm",
     [A2C(entropy_coefficient=0.1), A2C(normalize_advantages=True), PPO_OF_TWO, BY_BATCH, RECENTERED, DECOUPLED],
     ids=["a2c", "a2c_normalized", "ppo", "ppo_by_batch", "ppo_recentered", "ppo_decoupled"],
 )
 def test_a_gradient_in_shards_is_that_of_the_whole(
-    algorithm: A2C | PPO, memory: str, has_gaps: bool, num_shards: int
+    algorithm: A2C | PPO, recurrent: str, has_gaps: bool, num_shards: int
 ) -> None:
     """Though with agents that come and go, shards hold different numbers of learned steps."""
-    batch = random_batch(memory, has_gaps)
-    whole, whole_metrics = update(algorithm, memory, batch, 1)
-    parts, metrics = update(algorithm, memory, batch, num_shards)
+    batch = random_batch(recurrent, has_gaps)
+    whole, whole_metrics = update(algorithm, recurrent, batch, 1)
+    parts, metrics = update(algorithm, recurrent, batch, num_shards)
     assert len(whole) == (4 if isinstance(algorithm, PPO) else 2)
     for one, other in zip(whole, parts, strict=True):
         assert one.norm() > 0.01

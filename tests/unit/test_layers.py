@@ -155,7 +155,7 @@ def test_a_cycle_would_be_found() -> None:
 
 def test_this_file_follows_imports_that_exist() -> None:
     assert "htsrl.algorithms.returns" in imports_of("htsrl.algorithms.a2c")
-    assert "htsrl.dataflow.memory" in everything_imported_by("htsrl.algorithms.a2c")
+    assert "htsrl.dataflow.shared_arrays" in everything_imported_by("htsrl.algorithms.a2c")
     assert "htsrl.roles.learner" in everything_imported_by("htsrl.placements.worker")
 
 

@@ -15,8 +15,8 @@ from random_worlds import NUM_ENVS, Rollout, World, worlds
 from torch import Tensor, nn
 
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.survey import draw_blueprint
 from htsrl.policies.light import LightPolicy
 from htsrl.policies.light_plan import light_plan
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def in_both(policy: Policy, network: Network) -> tuple[Policy, LightPolicy]:
     """The policy as version 0 of a ring, and in NumPy over the same memory."""
-    memory = SharedArrays(parameter_arrays(policy, num_optimizer_vectors=1))
-    memory.close_fd()
-    ring = ParameterRing(memory, lambda: policy, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(policy, num_optimizer_vectors=1))
+    block.close_fd()
+    ring = ParameterRing(block, lambda: policy, torch.device("cpu"))
     ring.initialise(policy)
     plan, held = light_plan(policy, network), ring.module(version=0)
     assert plan is not None
     assert isinstance(held, Policy)
-    return held, plan.policies(memory)[0]
+    return held, plan.policies(block)[0]
 
 
 def unsettled(policy: Policy, inputs: dict[str, Tensor]) -> None:
@@ -78,7 +78,7 @@ class Own(nn.Linear):
 @settings(max_examples=60, deadline=None)
 @given(worlds())
 def test_it_does_and_values_what_torch_does(world: World) -> None:
-    network = replace(world.network, memory="none", separate_value=True)
+    network = replace(world.network, recurrent="none", separate_value=True)
     rollout = Rollout(replace(world, network=network)).play()
     inputs, noise = rollout.inputs(), torch.from_numpy(rollout.storages["noise"][0, :-1]).flatten(0, 1)
     policy, light = in_both(rollout.policy, network)
@@ -99,12 +99,12 @@ def test_it_does_and_values_what_torch_does(world: World) -> None:
 
 def test_it_acts_by_whatever_is_in_its_slot() -> None:
     policy = build_policy(VECTOR, CHOICE, Network(), seed=0)
-    memory = SharedArrays(parameter_arrays(policy, num_optimizer_vectors=1))
-    memory.close_fd()
-    ring = ParameterRing(memory, lambda: policy, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(policy, num_optimizer_vectors=1))
+    block.close_fd()
+    ring = ParameterRing(block, lambda: policy, torch.device("cpu"))
     plan = light_plan(policy, Network())
     assert plan is not None
-    lights, seen = plan.policies(memory), {"obs": np.ones((3, 4), np.float32)}
+    lights, seen = plan.policies(block), {"obs": np.ones((3, 4), np.float32)}
     ring.initialise(build_policy(VECTOR, CHOICE, Network(), seed=1))
     ring.draft(version=1)
     before = lights[0].value(seen)
@@ -119,7 +119,7 @@ def test_it_acts_by_whatever_is_in_its_slot() -> None:
     ("space", "network"),
     [
         pytest.param(VECTOR, Network(separate_value=False), id="one encoder for both"),
-        pytest.param(VECTOR, Network(memory="gru"), id="a memory"),
+        pytest.param(VECTOR, Network(recurrent="gru"), id="a memory"),
         pytest.param(VECTOR, Network(hidden_sizes=(256, 256)), id="large layers"),
         pytest.param(IMAGE, Network(separate_value=True), id="images"),
         pytest.param(VECTOR, Network(policy=Own), id="a network of the user's"),
@@ -167,12 +167,12 @@ def test_what_is_probed_is_what_acts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_environment_that_is_strict_with_numpy_does_not_stop_it() -> None:
     experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=NUM_ENVS)
     blueprint = draw_blueprint(Config(experiment, Placement("inline")))
-    memory = SharedArrays(blueprint.memory_specs())
-    memory.close_fd()
-    shared = blueprint.shared(memory)
-    blueprint.build_parameters(memory).initialise(blueprint.build_policy())
+    block = SharedArrays(blueprint.block_specs())
+    block.close_fd()
+    shared = blueprint.shared(block)
+    blueprint.build_parameters(block).initialise(blueprint.build_policy())
     shared.storages["obs"][...] = 1e-40
-    answers = blueprint.build_actor(0, shared, memory, lambda envs: None).answers
+    answers = blueprint.build_actor(0, shared, block, lambda envs: None).answers
     with np.errstate(all="raise"):
         _, answered = answers.act(0, np.arange(4))
         _, values = answers.value(0, np.arange(4))

@@ -49,8 +49,13 @@ def train(path: Path, normalize_rewards: bool = False, **network: Any) -> Path:
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "LSTM": {"memory": "lstm", "memory_size": 8},
-    "normalised GRU": {"memory": "gru", "memory_size": 8, "normalize_observations": True, "normalize_rewards": True},
+    "LSTM": {"recurrent": "lstm", "recurrent_size": 8},
+    "normalised GRU": {
+        "recurrent": "gru",
+        "recurrent_size": 8,
+        "normalize_observations": True,
+        "normalize_rewards": True,
+    },
     "own network": {"policy": Dependent},
 }
 

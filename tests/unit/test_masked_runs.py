@@ -114,16 +114,16 @@ def test_the_mask_of_a_continuous_environment_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "memory"), [(A2C(), "none"), (PPO(epochs=2, num_minibatches=2), "lstm")], ids=["a2c", "ppo lstm"]
+    ("algorithm", "recurrent"), [(A2C(), "none"), (PPO(epochs=2, num_minibatches=2), "lstm")], ids=["a2c", "ppo lstm"]
 )
-def test_a_run_is_the_same_wherever_its_masks_are(algorithm: Any, memory: Any) -> None:
+def test_a_run_is_the_same_wherever_its_masks_are(algorithm: Any, recurrent: Any) -> None:
     in_observation, in_info, nowhere = (
         run(
             Experiment(
                 "htsrl/Lock-v0",
                 {"num_actions": 12, "length": 7, "mask_in": mask_in},
                 algorithm=algorithm,
-                network=Network(memory=memory, memory_size=8),
+                network=Network(recurrent=recurrent, recurrent_size=8),
                 num_envs=4,
                 sync_interval=8,
                 total_steps=128,

@@ -17,8 +17,8 @@ from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement,
 from htsrl.algorithms import ppo
 from htsrl.algorithms.draft import Drafts
 from htsrl.config.algorithm_settings import CommonSettings
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.normalization import ObservationScale, RewardScale, RunningMoments
 from htsrl.policies.policy import build_policy, policy_for
 from htsrl.spaces import Interface
@@ -127,9 +127,9 @@ def normalized_ring() -> ParameterRing:
     def build() -> Any:
         return policy_for(NORMALIZED, Interface(OBSERVATIONS, OBSERVATIONS), NUM_COLUMNS)
 
-    memory = SharedArrays(parameter_arrays(build(), 2))
-    memory.close_fd()
-    ring = ParameterRing(memory, build, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(build(), 2))
+    block.close_fd()
+    ring = ParameterRing(block, build, torch.device("cpu"))
     ring.initialise(build())
     return ring
 

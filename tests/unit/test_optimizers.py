@@ -17,8 +17,8 @@ from htsrl.algorithms.optimizers import BLOCK, NUM_VECTORS, optimizer_of
 from htsrl.algorithms.sequences import Chosen, Rows
 from htsrl.config import A2C, PPO, AlgorithmSettings, Network
 from htsrl.config.algorithm_settings import CommonSettings
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.policies.policy import Policy, build_policy
 
 PIXELS = spaces.Box(0, 255, (3, 44, 44), np.uint8)
@@ -39,9 +39,9 @@ def small_policy(observations: spaces.Space[object] = VECTORS) -> Policy:
 
 
 def build_ring(algorithm: AlgorithmSettings, observations: spaces.Space[object] = VECTORS) -> ParameterRing:
-    memory = SharedArrays(parameter_arrays(small_policy(observations), NUM_VECTORS[algorithm.optimizer]))
-    memory.close_fd()
-    ring = ParameterRing(memory, lambda: small_policy(observations), torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(small_policy(observations), NUM_VECTORS[algorithm.optimizer]))
+    block.close_fd()
+    ring = ParameterRing(block, lambda: small_policy(observations), torch.device("cpu"))
     ring.initialise(small_policy(observations))
     return ring
 

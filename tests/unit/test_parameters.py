@@ -12,8 +12,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from htsrl.config import Network
-from htsrl.dataflow.memory import ALIGNMENT, SharedArrays
 from htsrl.dataflow.parameters import FLOAT_BYTES, FlatLayout, ParameterRing, parameter_arrays
+from htsrl.dataflow.shared_arrays import ALIGNMENT, SharedArrays
 from htsrl.dataflow.versions import num_slots_for
 from htsrl.policies.policy import Policy, build_policy
 
@@ -30,9 +30,9 @@ def fully_connected() -> Policy:
 
 
 def build_ring(build: Callable[[], Policy], num_optimizer_vectors: int = 2, lag: int = 1) -> ParameterRing:
-    memory = SharedArrays(parameter_arrays(build(), num_optimizer_vectors, num_slots_for(lag)))
-    memory.close_fd()
-    return ParameterRing(memory, build, torch.device("cpu"))
+    block = SharedArrays(parameter_arrays(build(), num_optimizer_vectors, num_slots_for(lag)))
+    block.close_fd()
+    return ParameterRing(block, build, torch.device("cpu"))
 
 
 both = pytest.mark.parametrize("build", [convolutional, fully_connected])
@@ -151,9 +151,9 @@ def test_convolution_weights_lie_in_memory_in_channels_last_order() -> None:
 
 def test_two_rings_over_one_memory_see_the_same_versions() -> None:
     """As a learner and its actors do."""
-    memory = SharedArrays(parameter_arrays(fully_connected(), 1))
-    memory.close_fd()
-    learner, actor = (ParameterRing(memory, fully_connected, torch.device("cpu")) for _ in range(2))
+    block = SharedArrays(parameter_arrays(fully_connected(), 1))
+    block.close_fd()
+    learner, actor = (ParameterRing(block, fully_connected, torch.device("cpu")) for _ in range(2))
     learner.initialise(fully_connected())
     slot = learner.draft(1)
     learner.slots[slot, 0].mul_(2)
@@ -174,9 +174,9 @@ def test_on_another_device_the_first_version_is_seen_by_all(monkeypatch: pytest.
         torch.Tensor, "to", lambda self, *args, **kw: self.clone() if other in args else to_device(self, *args, **kw)
     )
     monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
-    memory = SharedArrays(parameter_arrays(fully_connected(), 1))
-    memory.close_fd()
-    learner, actor = (ParameterRing(memory, fully_connected, cast(Any, other)) for _ in range(2))
+    block = SharedArrays(parameter_arrays(fully_connected(), 1))
+    block.close_fd()
+    learner, actor = (ParameterRing(block, fully_connected, cast(Any, other)) for _ in range(2))
     learner.initialise(fully_connected())
     for ring in (learner, actor):
         expected = list(fully_connected().parameters())

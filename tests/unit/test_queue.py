@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from htsrl.dataflow.exchange import Exchange, control_arrays
-from htsrl.dataflow.memory import SharedArrays
 from htsrl.dataflow.queue import ORDERS, Rollout, RolloutQueue, queue_arrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 
 NUM_ENVS = 3
 
@@ -16,10 +16,10 @@ class Line:
     """A queue, and environments that complete rollouts one after another."""
 
     def __init__(self, length: int) -> None:
-        self.memory = SharedArrays([*control_arrays(NUM_ENVS, num_workers=1), *queue_arrays(NUM_ENVS, length)])
-        self.memory.close_fd()
-        self.exchange = Exchange(self.memory, num_steps=4)
-        self.queue = RolloutQueue(self.memory, self.exchange)
+        self.block = SharedArrays([*control_arrays(NUM_ENVS, num_workers=1), *queue_arrays(NUM_ENVS, length)])
+        self.block.close_fd()
+        self.exchange = Exchange(self.block, num_steps=4)
+        self.queue = RolloutQueue(self.block, self.exchange)
 
     def complete(self, *envs: int) -> None:
         for env in envs:
@@ -100,7 +100,7 @@ def test_a_learner_that_died_before_it_published_leaves_the_queue_as_it_was() ->
 def test_two_that_came_at_the_same_time_are_learned_from_once_each() -> None:
     line = Line(length=2)
     line.complete(0, 1, 2)
-    line.memory[ORDERS][0] = 7
+    line.block[ORDERS][0] = 7
     assert line.learn(2) == [Rollout(0, 0), Rollout(1, 0)]
     line.complete(0)
     assert line.learn(2) == [Rollout(2, 0), Rollout(0, 1)]
@@ -127,7 +127,7 @@ def test_room_is_read_again_where_the_slot_that_tells_of_it_may_have_been_writte
     line = Line(length=2)
     line.complete(0, 0, 1)
     versions = iter([0, 3, 3, 3])
-    line.memory["released_rollouts"][0] = 2  # of version 3
+    line.block["released_rollouts"][0] = 2  # of version 3
     monkeypatch.setattr(Exchange, "published_version", property(lambda self: next(versions)))
     assert line.has_room(0)
     assert next(versions, None) is None

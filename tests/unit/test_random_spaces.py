@@ -154,12 +154,12 @@ def test_what_a_mask_forbids_is_neither_drawn_nor_the_mode(world: World) -> None
 @settings(max_examples=40, deadline=None)
 @given(worlds(), st.sampled_from([1, 2, NUM_STEPS]), st.sampled_from(["a2c", "ppo"]))
 def test_an_update_learns_something_finite(world: World, length: int, name: str) -> None:
-    if world.network.memory != "none":
+    if world.network.recurrent != "none":
         world = replace(world, network=replace(world.network, backpropagation_length=length))
     common: dict[str, Any] = {"entropy_coefficient": 0.01, "normalize_rewards": world.seed % 2 == 0}
     rollout = Rollout(world, A2C(**common) if name == "a2c" else PPO(epochs=2, num_minibatches=2, **common)).play()
     experiment = rollout.experiment
-    ring = ParameterRing(rollout.memory, lambda: policy_for(experiment, world.interface, NUM_ENVS), torch.device("cpu"))
+    ring = ParameterRing(rollout.block, lambda: policy_for(experiment, world.interface, NUM_ENVS), torch.device("cpu"))
     ring.initialise(rollout.policy)
     behaviour = ring.module(0)
     assert isinstance(behaviour, Policy)

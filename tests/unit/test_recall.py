@@ -15,7 +15,7 @@ from gymnasium.wrappers import TimeLimit, TransformReward
 from numpy.typing import NDArray
 
 from htsrl import A2C, Config, Experiment, NotReproduced, Placement
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.survey import draw_blueprint
 from htsrl.roles.actor import Actor
@@ -78,13 +78,13 @@ class Stage:
             total_steps=NUM_ENVS * SYNC_INTERVAL * NUM_ROLLOUTS,
         )
         self.blueprint: Blueprint = draw_blueprint(Config(experiment, Placement("inline", num_executors=1)))
-        self.memory = SharedArrays(self.blueprint.memory_specs())
-        self.shared = self.blueprint.shared(self.memory)
-        parameters = self.blueprint.build_parameters(self.memory)
+        self.block = SharedArrays(self.blueprint.block_specs())
+        self.shared = self.blueprint.shared(self.block)
+        parameters = self.blueprint.build_parameters(self.block)
         parameters.initialise(self.blueprint.build_policy())
         for slot in (1, 2):  # every version acts alike
             parameters.slots[slot].copy_(parameters.slots[0])
-        self.actor: Actor = self.blueprint.build_actor(0, self.shared, self.memory, lambda envs: None)
+        self.actor: Actor = self.blueprint.build_actor(0, self.shared, self.block, lambda envs: None)
         self.executor: Executor = self.new_executor()
 
     def new_executor(self) -> Executor:

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def batch_of(
-    num_steps: int, num_columns: int, active: NDArray[np.bool_] | None = None, has_memory: bool = True
+    num_steps: int, num_columns: int, active: NDArray[np.bool_] | None = None, is_recurrent: bool = True
 ) -> Batch:
     """Every row is its own number; the state before it as well."""
     shape = (num_steps, num_columns)
@@ -47,7 +47,7 @@ def batch_of(
         log_probs=torch.zeros(shape),
         steps=Transitions(torch.zeros(shape), torch.zeros(shape), torch.zeros(shape), false.clone(), false.clone()),
         active=None if active is None else torch.from_numpy(active),
-        states=rows[..., None].float() if has_memory else None,
+        states=rows[..., None].float() if is_recurrent else None,
     )
 
 
@@ -79,7 +79,7 @@ def test_a_piece_has_the_first_steps_of_its_sequences_and_then_the_second() -> N
 
 
 def test_without_a_memory_the_rows_of_some_steps_are_a_slice_of_the_storage() -> None:
-    sequences = Sequences(batch_of(4, 3, has_memory=False), 1)
+    sequences = Sequences(batch_of(4, 3, is_recurrent=False), 1)
     piece = sequences.choose(sequences.within(2, 2))
     assert piece.rows == piece.learned == slice(6, 12)
     assert piece.past is None
@@ -110,7 +110,7 @@ def test_sequences_without_a_learned_row_are_left_out_and_unlearned_rows_looked_
 
 def test_without_a_memory_only_learned_rows_are_looked_at() -> None:
     active = np.array([[1, 0, 0], [1, 0, 1]], np.bool_)
-    sequences = Sequences(batch_of(2, 3, active, has_memory=False), 1)
+    sequences = Sequences(batch_of(2, 3, active, is_recurrent=False), 1)
     assert sequences.starts.tolist() == [0, 3, 5]
     assert rows_of(sequences.choose(sequences.within(1, 1)).rows, 6) == [3, 5]
 
@@ -169,7 +169,7 @@ def test_the_minibatches_of_an_epoch_hold_whole_sequences_each_once() -> None:
     num_steps, num_columns, length = 6, 4, 3
     batch = batch_of(num_steps, num_columns)
     rows = torch.arange(num_steps * num_columns).view(num_steps, num_columns)
-    policy = build_policy(OBSERVATIONS, CHOICE, Network(memory="lstm", memory_size=5), seed=1)
+    policy = build_policy(OBSERVATIONS, CHOICE, Network(recurrent="lstm", recurrent_size=5), seed=1)
     batch = replace(
         batch,
         observations={"obs": torch.randn(num_steps, num_columns, 3), "rows": rows},
@@ -226,7 +226,7 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
     experiment = Experiment(
         Shifts,
         algorithm=PPO(num_minibatches=2, epochs=4),
-        network=Network(memory="lstm", memory_size=4, backpropagation_length=2),
+        network=Network(recurrent="lstm", recurrent_size=4, backpropagation_length=2),
         num_envs=1,
         sync_interval=4,
         total_steps=16,
@@ -245,7 +245,7 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
             "backpropagation_length=8 needs a memory; use memory='lstm' or 'gru', or leave it out",
         ),
         (
-            Experiment("CartPole-v1", network=Network(memory="lstm", backpropagation_length=24)),
+            Experiment("CartPole-v1", network=Network(recurrent="lstm", backpropagation_length=24)),
             "backpropagation_length=24 does not divide the 128 steps of an unroll; use 16 or 32",
         ),
         (
@@ -253,12 +253,12 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
                 "CartPole-v1",
                 algorithm=A2C(unroll_length=5),
                 sync_interval=20,
-                network=Network(memory="gru", backpropagation_length=10),
+                network=Network(recurrent="gru", backpropagation_length=10),
             ),
             "backpropagation_length=10 does not divide the 5 steps of an unroll; use 5",
         ),
         (
-            Experiment("CartPole-v1", network=Network(memory="gru", backpropagation_length=0)),
+            Experiment("CartPole-v1", network=Network(recurrent="gru", backpropagation_length=0)),
             "backpropagation_length=0 must be at least 1",
         ),
         (
@@ -267,12 +267,12 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
                 algorithm=PPO(num_minibatches=16),
                 num_envs=3,
                 sync_interval=32,
-                network=Network(memory="lstm"),
+                network=Network(recurrent="lstm"),
             ),
             "3 sequences of 32 steps do not divide into num_minibatches=16; use 3, or another backpropagation_length",
         ),
         (
-            Experiment("CartPole-v1", network=Network(memory="lstm", memory_size=0)),
+            Experiment("CartPole-v1", network=Network(recurrent="lstm", recurrent_size=0)),
             "memory_size=0 must be at least 1",
         ),
     ],
@@ -289,6 +289,6 @@ def test_sequences_that_do_not_divide_are_answered_with_numbers_that_do(experime
 def test_the_length_of_sequences_is_the_largest_divisor_up_to_32_or_the_next_where_that_is_far(
     unroll: int, asked: int | None, length: int
 ) -> None:
-    network = Network(memory="lstm", backpropagation_length=asked)
+    network = Network(recurrent="lstm", backpropagation_length=asked)
     assert Experiment("CartPole-v1", network=network, sync_interval=unroll).sequence_steps == length
     assert Experiment("CartPole-v1", sync_interval=unroll).sequence_steps == 1

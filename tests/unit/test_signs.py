@@ -16,7 +16,7 @@ from htsrl.checkpoint import background
 from htsrl.checkpoint.background import BackgroundCheckpoints
 from htsrl.checkpoint.files import Checkpoint
 from htsrl.config import AlgorithmSettings
-from htsrl.dataflow.memory import SharedArrays
+from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.signals import Doorbell
 from htsrl.numerics import single_threaded
 from htsrl.placements.signs import Signs, Watched
@@ -48,8 +48,8 @@ def test_every_optimizer_step_is_a_sign_of_life(
     monkeypatch.setattr(draft, "optimizer_of", lambda *a: WatchedOptimizer(optimizer_of(*a), look))
     with single_threaded():
         blueprint = draw_blueprint(Config(experiment, Placement(backend="inline", num_executors=1)))
-        memory = SharedArrays(blueprint.memory_specs())
-        shared, parameters = blueprint.shared(memory), blueprint.build_parameters(memory)
+        block = SharedArrays(blueprint.block_specs())
+        shared, parameters = blueprint.shared(block), blueprint.build_parameters(block)
         learner_number = len(shared.exchange.beats) - 1
         watched = [Watched((), (), [Doorbell.create()]) for _ in range(learner_number + 1)]
         signs = Signs(shared.exchange, watched, num_threads=0)
@@ -59,17 +59,17 @@ def test_every_optimizer_step_is_a_sign_of_life(
 
         parameters.initialise(blueprint.build_policy())
         learner = blueprint.build_learner(
-            memory, shared, parameters, lambda: None, lambda report: None, lambda update: None,
+            block, shared, parameters, lambda: None, lambda report: None, lambda update: None,
             beat=shared.exchange.heartbeat(learner_number),
         )  # fmt: skip
         roles: list[Role] = [
             blueprint.build_executor(0, shared, NO_BELLS),
-            blueprint.build_actor(0, shared, memory, lambda envs: None, parameters),
+            blueprint.build_actor(0, shared, block, lambda envs: None, parameters),
             learner,
         ]
         while not learner.finished:
             advance_all(roles)
-    memory.close_fd()
+    block.close_fd()
     assert len(seen) == num_steps
     assert len({sign for sign, _ in seen}) == num_steps, "the supervisor sees each"
     assert len({pulse for _, pulse in seen}) == num_steps, "and so does who waits for the update"

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from htsrl import A2C, PPO, Config, Experiment, Network, Placement
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.sequences import Sequences
-from htsrl.dataflow.memory import SharedArrays
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.shared_arrays import SharedArrays
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.envs.team import Info
 from htsrl.numerics import single_threaded
 from htsrl.placements.survey import draw_blueprint
-from htsrl.policies.memory import Lstm
 from htsrl.policies.policy import Past, Policy, build_policy
+from htsrl.policies.recurrent import Lstm
 from htsrl.roles.executor import NO_BELLS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # --- against an independent loop -------------------------------------------------------------------------------------
 
 
-def reference_cell(memory: Lstm) -> nn.LSTMCell:
+def reference_cell(recurrent: Lstm) -> nn.LSTMCell:
     """torch's cell with the same numbers."""
-    cell = nn.LSTMCell(memory.weight_input.shape[1], memory.num_features).double()
+    cell = nn.LSTMCell(recurrent.weight_input.shape[1], recurrent.num_features).double()
     with torch.no_grad():
-        cell.weight_ih.copy_(in_torchs_order(memory.weight_input))
-        cell.weight_hh.copy_(in_torchs_order(memory.weight_state))
-        cell.bias_ih.copy_(in_torchs_order(memory.bias))
+        cell.weight_ih.copy_(in_torchs_order(recurrent.weight_input))
+        cell.weight_hh.copy_(in_torchs_order(recurrent.weight_state))
+        cell.bias_ih.copy_(in_torchs_order(recurrent.bias))
         cell.bias_hh.zero_()
     return cell
 
@@ -65,7 +65,7 @@ def loop(cell: nn.LSTMCell, inputs_LNI: Tensor, states: Tensor, begins_LN: Tenso
 def test_gradients_of_a_sequence_are_those_of_an_independent_lstm_loop(separate: bool) -> None:
     """With torch's own cell, and the policy's heads and a loss written out."""
     torch.manual_seed(0)
-    network = Network(memory="lstm", memory_size=4, hidden_sizes=(), separate_value=separate)
+    network = Network(recurrent="lstm", recurrent_size=4, hidden_sizes=(), separate_value=separate)
     policy = build_policy(OBSERVATIONS, CHOICE, network, seed=1)
     for encoder in (policy.encoder, policy.value_encoder):
         if encoder is not None:
@@ -77,9 +77,9 @@ def test_gradients_of_a_sequence_are_those_of_an_independent_lstm_loop(separate:
     actions = torch.randint(3, (length * num_rows,))
     counted = torch.tensor([0, 1, 4, 5, 6, 9, 11, 12, 13, 17])
 
-    memory = policy.memory
-    assert isinstance(memory, Lstm)
-    cell = reference_cell(memory)
+    recurrent = policy.core
+    assert isinstance(recurrent, Lstm)
+    cell = reference_cell(recurrent)
     features = loop(cell, seen, states, begins)[counted]
     # A value with an encoder of its own looks at the memory, and does not teach it.
     value_features = torch.cat([seen.flatten(0, 1)[counted], features.detach()], dim=1) if separate else features
@@ -90,7 +90,7 @@ def test_gradients_of_a_sequence_are_those_of_an_independent_lstm_loop(separate:
 
     distribution, values = policy({"obs": seen.flatten(0, 1)}, Past(states, begins, counted))
     loss = distribution.log_prob(actions[counted]).sum() + values.square().sum()
-    gradients = torch.autograd.grad(loss, [*heads, memory.weight_input, memory.weight_state, memory.bias])
+    gradients = torch.autograd.grad(loss, [*heads, recurrent.weight_input, recurrent.weight_state, recurrent.bias])
     torch.testing.assert_close(loss, expected_loss)
     ours = [*gradients[:2], *map(in_torchs_order, gradients[2:])]
     for gradient, other in zip(ours, expected, strict=True):
@@ -150,14 +150,14 @@ NETWORKS = {
 
 
 @cache
-def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interval]:
+def intervals_of(name: str, recurrent: Any, algorithm: str = "a2c") -> list[Interval]:
     """A run in one process, its batches copied before each update along with the parameters that acted."""
     env, env_args = ENVS[name]
     experiment = Experiment(
         env,
         env_args,
         algorithm=A2C(learning_rate=0.02) if algorithm == "a2c" else PPO(num_minibatches=3, learning_rate=0.01),
-        network=replace(NETWORKS.get(name, Network()), memory=memory, memory_size=9),
+        network=replace(NETWORKS.get(name, Network()), recurrent=recurrent, recurrent_size=9),
         num_envs=3,
         sync_interval=NUM_STEPS,
         total_steps=3 * NUM_STEPS * NUM_UPDATES,
@@ -166,7 +166,7 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
     found: list[Interval] = []
     with single_threaded():
         blueprint = draw_blueprint(Config(experiment, placement))
-        arrays = SharedArrays(blueprint.memory_specs())
+        arrays = SharedArrays(blueprint.block_specs())
         shared, parameters = blueprint.shared(arrays), blueprint.build_parameters(arrays)
         parameters.initialise(blueprint.build_policy())
 
@@ -190,7 +190,7 @@ def intervals_of(name: str, memory: Any, algorithm: str = "a2c") -> list[Interva
 
 
 RUNS = pytest.mark.parametrize(
-    ("name", "memory"),
+    ("name", "recurrent"),
     [*itertools.product([name for name in ENVS if name != "images"], ["lstm", "gru"])],
     ids=lambda value: str(value),
 )
@@ -199,9 +199,9 @@ RUNS = pytest.mark.parametrize(
 @RUNS
 @pytest.mark.parametrize("length", [1, 2, NUM_STEPS])
 def test_what_the_learner_computes_at_the_behaviour_parameters_is_what_was_stored(
-    name: str, memory: str, length: int
+    name: str, recurrent: str, length: int
 ) -> None:
-    for interval in intervals_of(name, memory):
+    for interval in intervals_of(name, recurrent):
         batch = interval.batch
         sequences = Sequences(batch, length)
         piece = sequences.piece(sequences.starts)
@@ -215,8 +215,8 @@ def test_what_the_learner_computes_at_the_behaviour_parameters_is_what_was_store
 
 
 @RUNS
-def test_a_few_sequences_by_themselves_are_computed_to_the_same_bits(name: str, memory: str) -> None:
-    batch, behaviour = intervals_of(name, memory)[-1].batch, intervals_of(name, memory)[-1].behaviour
+def test_a_few_sequences_by_themselves_are_computed_to_the_same_bits(name: str, recurrent: str) -> None:
+    batch, behaviour = intervals_of(name, recurrent)[-1].batch, intervals_of(name, recurrent)[-1].behaviour
     sequences = Sequences(batch, 4)
     for starts in (sequences.starts[:1], sequences.starts[[5, 2]], sequences.starts[1::2]):
         piece = sequences.piece(starts)
@@ -227,10 +227,10 @@ def test_a_few_sequences_by_themselves_are_computed_to_the_same_bits(name: str, 
         assert_same_numbers(values, flat_steps(batch.steps.values_TB)[piece.learned])
 
 
-@pytest.mark.parametrize("memory", ["lstm", "gru"])
-def test_of_images_the_bits_are_those_stored_at_the_size_that_the_actors_had(memory: str) -> None:
+@pytest.mark.parametrize("recurrent", ["lstm", "gru"])
+def test_of_images_the_bits_are_those_stored_at_the_size_that_the_actors_had(recurrent: str) -> None:
     """Convolutions may round otherwise in larger batches; so step by step, all environments together."""
-    for interval in intervals_of("images", memory):
+    for interval in intervals_of("images", recurrent):
         batch = interval.batch
         sequences = Sequences(batch, 1)
         for t in range(NUM_STEPS):
@@ -242,15 +242,15 @@ def test_of_images_the_bits_are_those_stored_at_the_size_that_the_actors_had(mem
 
 
 @RUNS
-def test_the_state_is_empty_exactly_where_an_episode_begins(name: str, memory: str) -> None:
-    intervals = intervals_of(name, memory)
+def test_the_state_is_empty_exactly_where_an_episode_begins(name: str, recurrent: str) -> None:
+    intervals = intervals_of(name, recurrent)
     num_columns = intervals[0].fields["rewards"].shape[1]
     began, num_begins = np.ones(num_columns, np.bool_), 0
     for interval in intervals:
         fields = interval.fields
         active = fields.get("active", np.ones_like(fields["terminated"]))
         for t in range(NUM_STEPS):
-            is_empty = ~fields[MEMORY][t].any(axis=1)
+            is_empty = ~fields[RECURRENT_STATE][t].any(axis=1)
             np.testing.assert_array_equal(is_empty[active[t]], began[active[t]])
             num_begins += int(began[active[t]].sum())
             began = fields["terminated"][t] | fields["truncated"][t] | ~active[t]
@@ -271,13 +271,13 @@ def test_the_value_at_which_a_time_limit_cut_an_episode_remembers_the_episode() 
         fields, behaviour = interval.fields, interval.behaviour
         for t, env in zip(*np.nonzero(fields["truncated"]), strict=True):
             # The memory after step t is not stored, for the next row begins an episode: made once more from the row.
-            at = {name: torch.from_numpy(fields[name][t, env])[None] for name in ("obs", MEMORY)}
+            at = {name: torch.from_numpy(fields[name][t, env])[None] for name in ("obs", RECURRENT_STATE)}
             last = torch.from_numpy(Clock.shown(Clock.LIMIT))[None]
             with torch.inference_mode():
                 _, _, after = behaviour.respond(at)
                 assert after is not None
-                _, value, _ = behaviour.respond({"obs": last, MEMORY: after})
-                _, forgetful, _ = behaviour.respond({"obs": last, MEMORY: torch.zeros_like(after)})
+                _, value, _ = behaviour.respond({"obs": last, RECURRENT_STATE: after})
+                _, forgetful, _ = behaviour.respond({"obs": last, RECURRENT_STATE: torch.zeros_like(after)})
             assert_same_numbers(torch.tensor([fields["bootstrap_values"][t, env]]), value)
             assert abs(value.item() - forgetful.item()) > 1e-4
             found += 1

@@ -110,7 +110,7 @@ def test_values_that_have_risen_alike_everywhere_make_no_advantage(unroll_steps:
 def test_a_policy_with_a_memory_values_the_next_step_with_what_was_remembered_then(
     activity: Callable[[], Tensor] | None,
 ) -> None:
-    network = Network(hidden_sizes=(8,), memory="lstm", memory_size=6)
+    network = Network(hidden_sizes=(8,), recurrent="lstm", recurrent_size=6)
     policy = build_policy(spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(4), network, seed=1)
     states = torch.randn(NUM_STEPS, NUM_ENVS, policy.state_size)
     batch = replace(batch_made_by(policy_of(1)), states=states, active=activity() if activity else None)

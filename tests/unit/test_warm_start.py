@@ -91,7 +91,7 @@ def test_a_run_of_the_same_network_begins_with_all_of_it(
 def test_what_does_not_fit_starts_as_it_would_have_and_is_listed(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = replace(WARM, env="Acrobot-v1", network=Network(hidden_sizes=(8, 8), memory="gru", memory_size=8))
+    other = replace(WARM, env="Acrobot-v1", network=Network(hidden_sizes=(8, 8), recurrent="gru", recurrent_size=8))
     run_dir = begin(other, source, tmp_path / "warm")
     document, lines = said(run_dir), capsys.readouterr().err.splitlines()
     assert document["new"]["encoder.mlp.layers.0.weight"] == "is 8x4 there, 8x6 here"

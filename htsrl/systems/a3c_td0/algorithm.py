@@ -120,8 +120,8 @@ class A3CTD0:
             )
         if run.sequence_steps > 1:
             raise ConfigError(
-                f"a3c_td0 learns from single transitions, and a policy with a memory from {run.sequence_steps} steps "
-                "in a row; use backpropagation_length=1, or no memory"
+                f"a3c_td0 learns from single transitions, and a recurrent policy from {run.sequence_steps} steps "
+                "in a row; use backpropagation_length=1, or recurrent='none'"
             )
 
     def objective(self, update: Update, batch: Batch, targets: Steps) -> A3CObjective:

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 from helpers import assert_same_numbers
-from memory_sequences import KINDS, Sequences, memory_of, step_by_step
+from recurrent_sequences import KINDS, Sequences, core_of, step_by_step
 from torch import Tensor, nn
 
-from htsrl.policies.memory import Gru, Lstm, Memory
+from htsrl.policies.recurrent import Gru, Lstm, RecurrentCore
 
 SIZES = (5, 7, 64, 128)
 NUM_ROWS = (1, 2, 3, 5, 16, 17)
@@ -21,64 +21,64 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @KINDS
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("num_rows", NUM_ROWS)
-def test_an_unroll_has_the_bits_of_its_steps(kind: type[Memory], size: int, num_rows: int) -> None:
-    memory = memory_of(kind, 11, size)
-    data = Sequences(memory, 9, num_rows)
-    unrolled = memory.unroll(data.inputs, data.state, data.begins)
+def test_an_unroll_has_the_bits_of_its_steps(kind: type[RecurrentCore], size: int, num_rows: int) -> None:
+    core = core_of(kind, 11, size)
+    data = Sequences(core, 9, num_rows)
+    unrolled = core.unroll(data.inputs, data.state, data.begins)
     with torch.inference_mode():
-        assert_same_numbers(unrolled, step_by_step(memory, data.inputs, data.state, data.begins))
-        assert torch.equal(unrolled, memory.unroll(data.inputs, data.state, data.begins))
+        assert_same_numbers(unrolled, step_by_step(core, data.inputs, data.state, data.begins))
+        assert torch.equal(unrolled, core.unroll(data.inputs, data.state, data.begins))
 
 
 @KINDS
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("num_rows", NUM_ROWS)
-def test_a_row_has_the_same_bits_in_a_batch_of_any_size(kind: type[Memory], size: int, num_rows: int) -> None:
-    memory = memory_of(kind, 11, size)
-    data = Sequences(memory, 6, 64)
+def test_a_row_has_the_same_bits_in_a_batch_of_any_size(kind: type[RecurrentCore], size: int, num_rows: int) -> None:
+    core = core_of(kind, 11, size)
+    data = Sequences(core, 6, 64)
     with torch.inference_mode():
-        together = memory.unroll(data.inputs, data.state, data.begins)
+        together = core.unroll(data.inputs, data.state, data.begins)
         for first in (0, 1, 37, 64 - num_rows):
             rows = slice(first, first + num_rows)
             some = data.inputs[:, rows], data.state[rows], data.begins[:, rows]
-            assert_same_numbers(step_by_step(memory, *some), together[:, rows])
-            assert_same_numbers(memory.unroll(*some), together[:, rows])
+            assert_same_numbers(step_by_step(core, *some), together[:, rows])
+            assert_same_numbers(core.unroll(*some), together[:, rows])
 
 
 @KINDS
-def test_a_step_has_the_same_bits_whatever_the_strides_of_its_arguments(kind: type[Memory]) -> None:
-    memory = memory_of(kind, 11, 7)
-    data = Sequences(memory, 1, 5)
+def test_a_step_has_the_same_bits_whatever_the_strides_of_its_arguments(kind: type[RecurrentCore]) -> None:
+    core = core_of(kind, 11, 7)
+    data = Sequences(core, 1, 5)
     wide_inputs, wide_state = (torch.cat([x, x], dim=1)[:, : x.shape[1]] for x in (data.inputs[0], data.state))
     turned_inputs, turned_state = (x.t().contiguous().t() for x in (data.inputs[0], data.state))
     with torch.inference_mode():
-        expected = memory.step(data.inputs[0], data.state)
+        expected = core.step(data.inputs[0], data.state)
         for inputs, state in ((wide_inputs, wide_state), (turned_inputs, turned_state)):
             assert not inputs.is_contiguous()
             assert not state.is_contiguous()
-            assert all(torch.equal(x, y) for x, y in zip(memory.step(inputs, state), expected, strict=True))
+            assert all(torch.equal(x, y) for x, y in zip(core.step(inputs, state), expected, strict=True))
 
 
 @KINDS
-def test_an_unroll_has_the_same_numbers_whatever_the_strides_of_its_arguments(kind: type[Memory]) -> None:
-    memory = memory_of(kind, 11, 7)
-    data = Sequences(memory, 6, 5)
+def test_an_unroll_has_the_same_numbers_whatever_the_strides_of_its_arguments(kind: type[RecurrentCore]) -> None:
+    core = core_of(kind, 11, 7)
+    data = Sequences(core, 6, 5)
     inputs, begins = (x.transpose(0, 1).contiguous().transpose(0, 1) for x in (data.inputs, data.begins))
     grads = []
     for arguments in ((data.inputs, data.begins), (inputs, begins)):
         leaf = arguments[0].detach().requires_grad_()
-        output = memory.unroll(leaf, data.state, arguments[1])
-        grads.append([output, *torch.autograd.grad(output.sum(), [leaf, *memory.parameters()])])
+        output = core.unroll(leaf, data.state, arguments[1])
+        grads.append([output, *torch.autograd.grad(output.sum(), [leaf, *core.parameters()])])
     assert all(torch.equal(x, y) for x, y in zip(*grads, strict=True))
 
 
 @KINDS
-def test_the_state_after_a_step_begins_with_its_outputs(kind: type[Memory]) -> None:
-    memory = memory_of(kind, 3, 4)
-    data = Sequences(memory, 1, 2)
-    outputs, state = memory.step(data.inputs[0], data.state)
-    assert outputs.shape == (2, memory.num_features) == (2, 4)
-    assert state.shape == (2, memory.state_size)
+def test_the_state_after_a_step_begins_with_its_outputs(kind: type[RecurrentCore]) -> None:
+    core = core_of(kind, 3, 4)
+    data = Sequences(core, 1, 2)
+    outputs, state = core.step(data.inputs[0], data.state)
+    assert outputs.shape == (2, core.num_features) == (2, 4)
+    assert state.shape == (2, core.state_size)
     assert torch.equal(state[:, :4], outputs)
 
 
@@ -120,9 +120,9 @@ def test_a_gru_step_is_what_a_pencil_makes_of_it() -> None:
 
 @KINDS
 @pytest.mark.parametrize("num_inputs", [3, 8, 20])
-def test_every_gate_starts_orthogonal(kind: type[Memory], num_inputs: int) -> None:
-    memory = kind(num_inputs, 8)
-    for weight in (memory.weight_input, memory.weight_state):
+def test_every_gate_starts_orthogonal(kind: type[RecurrentCore], num_inputs: int) -> None:
+    core = kind(num_inputs, 8)
+    for weight in (core.weight_input, core.weight_state):
         for block in weight.detach().view(-1, 8, weight.shape[1]):
             short = block @ block.T if block.shape[0] <= block.shape[1] else block.T @ block
             torch.testing.assert_close(short, torch.eye(len(short)), rtol=0, atol=1e-5)
@@ -141,8 +141,8 @@ def test_units_begin_with_memories_of_two_to_a_hundred_steps() -> None:
 
 
 @KINDS
-def test_a_memory_is_a_function_of_the_global_generator(kind: type[Memory]) -> None:
-    first, again, other = (memory_of(kind, 5, 6, seed) for seed in (0, 0, 1))
+def test_a_memory_is_a_function_of_the_global_generator(kind: type[RecurrentCore]) -> None:
+    first, again, other = (core_of(kind, 5, 6, seed) for seed in (0, 0, 1))
     assert all(torch.equal(x, y) for x, y in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.weight_state, other.weight_state)
     assert all(parameter.dtype == torch.float32 for parameter in first.parameters())
@@ -151,20 +151,20 @@ def test_a_memory_is_a_function_of_the_global_generator(kind: type[Memory]) -> N
 class _Step(nn.Module):
     """A step as a module of its own, as an exporter wants it."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, core: RecurrentCore) -> None:
         super().__init__()
-        self.memory = memory
+        self.core = core
 
     def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        return self.memory.step(inputs, state)
+        return self.core.step(inputs, state)
 
 
 @KINDS
-def test_a_step_can_be_exported_for_any_number_of_rows(kind: type[Memory]) -> None:
-    memory = memory_of(kind, 11, 7)
-    data = Sequences(memory, 1, 5)
+def test_a_step_can_be_exported_for_any_number_of_rows(kind: type[RecurrentCore]) -> None:
+    core = core_of(kind, 11, 7)
+    data = Sequences(core, 1, 5)
     rows = {0: torch.export.Dim("rows")}
-    exported = torch.export.export(_Step(memory), (data.inputs[0], data.state), dynamic_shapes=(rows, rows)).module()
+    exported = torch.export.export(_Step(core), (data.inputs[0], data.state), dynamic_shapes=(rows, rows)).module()
     for num_rows in (2, 5):
         arguments = data.inputs[0, :num_rows], data.state[:num_rows]
-        assert all(torch.equal(x, y) for x, y in zip(exported(*arguments), memory.step(*arguments), strict=True))
+        assert all(torch.equal(x, y) for x, y in zip(exported(*arguments), core.step(*arguments), strict=True))

@@ -1,4 +1,4 @@
-"""`htsrl bench memory`."""
+"""`htsrl bench recurrent`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from htsrl.errors import ConfigError
-from htsrl_bench import memory
+from htsrl_bench import recurrent
 from htsrl_bench.command_line import bench_command
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, publish
 
 
 @dataclass(frozen=True)
-class MemoryTable:
-    """Throughput of recurrent policies against that of the same policies without a memory."""
+class RecurrentTable:
+    """Throughput of recurrent policies against that of the same policies without a recurrent core."""
 
-    work: tuple[str, ...] = tuple(memory.WORK)
+    work: tuple[str, ...] = tuple(recurrent.WORK)
     """What is trained."""
     repetitions: int = 3
     """How often; all kinds take turns."""
@@ -24,20 +24,20 @@ class MemoryTable:
     """Folder for the record."""
 
     def run(self) -> int:
-        unknown = [name for name in self.work if name not in memory.WORK]
+        unknown = [name for name in self.work if name not in recurrent.WORK]
         if unknown or not self.work or self.repetitions < 1:
-            raise ConfigError(f"give work among {', '.join(map(repr, memory.WORK))}, and at least one repetition")
+            raise ConfigError(f"give work among {', '.join(map(repr, recurrent.WORK))}, and at least one repetition")
         provenance = Provenance.take()
-        measured = memory.measure(self.work, self.repetitions)
-        summary = memory.summary(measured)
+        measured = recurrent.measure(self.work, self.repetitions)
+        summary = recurrent.summary(measured)
         record = Record(
-            name="memory",
-            command=bench_command("memory", self),
+            name="recurrent",
+            command=bench_command("recurrent", self),
             provenance=provenance,
-            configs=memory.configs(self.work),
+            configs=recurrent.configs(self.work),
             repetitions=[asdict(of) for of in measured],
             summary=summary,
-            tables=[memory.table(summary)],
+            tables=[recurrent.table(summary)],
         )
         publish(record, self.output)
         return 0

@@ -17,7 +17,7 @@ from torch.nn.functional import linear
 from htsrl.policies.gru_unroll import GruUnroll, gru_base
 from htsrl.policies.lstm_unroll import LstmUnroll, lstm_cell
 
-MAX_MEMORY = 100.0
+MAX_TIME_CONSTANT = 100.0
 """Steps after which the most patient unit has forgotten to a share of 1/e, before anything is learned."""
 
 
@@ -91,7 +91,7 @@ class Gru(nn.Module):
         return outputs_LNH
 
 
-Memory = Lstm | Gru
+RecurrentCore = Lstm | Gru
 
 
 def _openness(size: int) -> Tensor:
@@ -99,7 +99,7 @@ def _openness(size: int) -> Tensor:
 
     The idea is https://arxiv.org/abs/1804.11188; here the times are spread evenly by their logarithm.
     """
-    return torch.linspace(0.0, math.log(MAX_MEMORY - 1), size)
+    return torch.linspace(0.0, math.log(MAX_TIME_CONSTANT - 1), size)
 
 
 def _orthogonal_blocks(num_blocks: int, size: int, width: int) -> nn.Parameter:

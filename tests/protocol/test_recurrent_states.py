@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from htsrl import Experiment
 from htsrl.algorithms.algorithm import Update
 from htsrl.algorithms.update import improve
-from htsrl.dataflow.trajectory import MEMORY
+from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.digest import hash_batch
 from htsrl.envs.agents import Outcome, agents_of
 from htsrl.envs.make import make_env
@@ -39,7 +39,7 @@ class Referee:
         ]
         self._is_team = self._worlds[0].is_team
         self._seen = {name: np.empty_like(fields[name][0]) for name in policy.interface.observations}
-        self._memory = np.zeros_like(fields[MEMORY][0])
+        self._states = np.zeros_like(fields[RECURRENT_STATE][0])
         self._episodes = [-1] * NUM_ENVS
         self.cases: Counter[str] = Counter()
         """How often what is easily got wrong came about."""
@@ -49,17 +49,17 @@ class Referee:
     def judge(self, fields: Fields, policy: Policy) -> None:
         """Compare an interval, to the bit."""
         num_steps = len(fields["rewards"])
-        self.cases["memory is carried into a rollout"] += int(self._memory.any())
+        self.cases["memory is carried into a rollout"] += int(self._states.any())
         for row in range(num_steps):
             active = self._active()
-            self._compare_inputs({name: fields[name][row] for name in (*self._seen, MEMORY)}, active)
+            self._compare_inputs({name: fields[name][row] for name in (*self._seen, RECURRENT_STATE)}, active)
             actions = fields["actions"][row]
             decision = self._answer(policy, actions)
             np.testing.assert_array_equal(fields["log_probs"][row][active], decision.log_probs.numpy()[active])
             np.testing.assert_array_equal(fields["values"][row][active], decision.values.numpy()[active])
             self._assert_legal(actions[active], active)
             assert decision.states is not None
-            self._memory = decision.states.numpy().copy()
+            self._states = decision.states.numpy().copy()
             outcomes = [self._step(env, actions) for env in range(NUM_ENVS)]
             last_values = self._answer(policy, actions).values.numpy()
             for env, outcome in enumerate(outcomes):
@@ -84,12 +84,14 @@ class Referee:
         return np.concatenate([np.atleast_1d(world.active) for world in self._worlds])
 
     def _compare_inputs(self, stored: Fields, active: NDArray[np.bool_]) -> None:
-        for name, expected in {**self._seen, MEMORY: self._memory}.items():
+        for name, expected in {**self._seen, RECURRENT_STATE: self._states}.items():
             np.testing.assert_array_equal(stored[name][active], expected[active], err_msg=name)
 
     @torch.inference_mode()
     def _answer(self, policy: Policy, actions: NDArray[Any]) -> Decision:
-        inputs = {name: torch.from_numpy(array) for name, array in {**self._seen, MEMORY: self._memory}.items()}
+        inputs = {
+            name: torch.from_numpy(array) for name, array in {**self._seen, RECURRENT_STATE: self._states}.items()
+        }
         distribution, values, states = policy.respond(inputs)
         taken = torch.from_numpy(actions)
         return Decision(taken, distribution.log_prob(taken), values, states, {})
@@ -114,7 +116,7 @@ class Referee:
     def _forget(self, env: int, active: NDArray[np.bool_], outcome: Outcome) -> NDArray[np.bool_]:
         """Nothing is remembered but by who acted and goes on; returns who does."""
         goes_on: NDArray[np.bool_] = active & ~outcome.terminated & ~outcome.truncated
-        self._memory[self._columns(env)][~goes_on] = 0.0
+        self._states[self._columns(env)][~goes_on] = 0.0
         if outcome.over:
             self._begin_episode(env)
         return goes_on

@@ -1,4 +1,4 @@
-"""What a memory costs: the same training with and without a recurrent core."""
+"""What a recurrent core costs: the same training with and without."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Measured:
     """One run."""
 
     work: str
-    memory: Kind
+    recurrent: Kind
     steps_per_second: float
 
 
-def experiment(work: str, memory: Kind) -> Experiment:
-    return replace(WORK[work], network=replace(WORK[work].network, memory=memory))
+def experiment(work: str, recurrent: Kind) -> Experiment:
+    return replace(WORK[work], network=replace(WORK[work].network, recurrent=recurrent))
 
 
 def measure(work: Sequence[str], repetitions: int) -> list[Measured]:
@@ -41,19 +41,19 @@ def measure(work: Sequence[str], repetitions: int) -> list[Measured]:
     announcer, measured = Announcer(len(work) * len(KINDS) * repetitions), []
     for _ in range(repetitions):
         for name in work:
-            for memory in KINDS:
-                announcer.begin(f"{name}, memory {memory}")
-                measured.append(Measured(name, memory, _steps_per_second(experiment(name, memory))))
+            for recurrent in KINDS:
+                announcer.begin(f"{name}, recurrent {recurrent}")
+                measured.append(Measured(name, recurrent, _steps_per_second(experiment(name, recurrent))))
                 announcer.end(f"{measured[-1].steps_per_second:,.0f} steps/s")
     return measured
 
 
 def summary(measured: Sequence[Measured]) -> dict[str, Any]:
-    """By work and memory: steps per second, and how many for each one of the run without a memory next to it."""
+    """By work and kind of core: steps per second, and how many for each one of the run without a core next to it."""
     document: dict[str, Any] = {}
     for name in dict.fromkeys(of.work for of in measured):
         rates = {
-            kind: [of.steps_per_second for of in measured if (of.work, of.memory) == (name, kind)] for kind in KINDS
+            kind: [of.steps_per_second for of in measured if (of.work, of.recurrent) == (name, kind)] for kind in KINDS
         }
         document[name] = {
             kind: {
@@ -77,19 +77,19 @@ def table(document: Mapping[str, Any]) -> Table:
             ]
         )
     return Table(
-        ["work", "steps/s, no memory", "lstm", "gru", "lstm / no memory", "gru / no memory"],
+        ["work", "steps/s, no core", "lstm", "gru", "lstm / no core", "gru / no core"],
         rows,
         [
             "Median (lowest to highest) of runs that take turns; a ratio is that of runs next to each other. All "
-            "settings but the memory are the same: defaults for CartPole, presets for Pong, 64 units, gradients "
-            "through 32 steps (5 under A2C).",
+            "settings but the recurrent core are the same: defaults for CartPole, presets for Pong, 64 units, "
+            "gradients through 32 steps (5 under A2C).",
         ],
     )
 
 
 def configs(work: Sequence[str]) -> dict[str, Config]:
     return {
-        f"{name}, memory {kind}": Config(experiment(name, kind), _placement(None)) for name in work for kind in KINDS
+        f"{name}, recurrent {kind}": Config(experiment(name, kind), _placement(None)) for name in work for kind in KINDS
     }
 
 

@@ -1,0 +1,88 @@
+"""The half of the configuration that must not change the result: who works where, and what is shown of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+MAX_THREADS = 96
+"""Of one executor: they share an interpreter's lock, and a fault handler shows the stacks of a hundred."""
+MAX_ENVS_ON_THREADS = 4 * MAX_THREADS
+"""Of one run: each has a file descriptor in every process, and a thousand is a common limit."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All that must not change the result of a run: who works where, and what is shown of it."""
+
+    backend: Literal["inline", "processes"] = "processes"
+    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+    num_executors: int | None = None
+    """Processes that step environments. None: one per core, less one where the learner works at the same time and a
+    step takes less than the networks do: a millisecond with images, 40 microseconds without; one for
+    every 96 environments that step on threads."""
+    num_actors: int | None = None
+    """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, unless
+    executors step on threads; else 1."""
+    executor_threads: bool | None = None
+    """Step every environment on a thread of its own: for environments whose steps wait, for a server, another process
+    or a clock, let other threads run meanwhile, and bear one another in one process. None: where a look at two shows
+    that they do, and there are more than cores, unless num_executors is given."""
+    learner_workers: int | None = None
+    """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
+    networks do not run on the CPU, or everything in one process."""
+    device: str = "cpu"
+    """Where the networks run: cpu, cuda, cuda:1 ..."""
+    run_dir: Path | None = None
+    """Folder for this run's results; must not exist yet. None: a new one under runs/."""
+    checkpoint_every_seconds: float | None = 300.0
+    """Write a checkpoint about this often, in the background, and one at the end in any case. None: not by time."""
+    checkpoint_every_updates: int | None = None
+    """Also write one before every so many updates. None: not by count."""
+    keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept, beside the one with the best return."""
+    restart_workers: bool = True
+    """Start a worker process that dies again, where it left off. Otherwise its end is the run's."""
+    log_every_steps: int = 2048
+    """Metrics are written about this often, in environment steps."""
+    log_info: tuple[str, ...] = ()
+    """Keys of `info` whose numbers at an episode's end are logged, as a mean over the last hundred; `is_success` always
+    is."""
+    tensorboard: bool = True
+    """Also write the metrics for TensorBoard."""
+    progress: Literal["auto", "live", "plain", "off"] = "auto"
+    """Progress on the terminal; auto is live on a terminal and plain lines elsewhere."""
+    deadline_seconds: float = 300.0
+    """A worker that gets nowhere for so long is killed and started again; when it happens once more, the run ends."""
+    check_env: bool = True
+    """Before training begins, play a few steps twice and warn where the same seed gives something else."""
+    jitter_seconds: float = 0.0
+    """For tests: every role sleeps up to this long before each piece of work."""
+    measure_costs: bool = False
+    """Also write to the metrics how many CPU seconds went into simulator, inference, learning and in all."""
+    verify_storages: bool = False
+    """For tests: poison every storage before it is written and check that nobody writes to one being read."""
+
+    def resolved_executors(self, num_envs: int, leave_a_core: bool = False, on_threads: bool = False) -> int:
+        if self.num_executors is not None:
+            return self.num_executors
+        if on_threads:
+            return -(-num_envs // MAX_THREADS)
+        return min(num_envs, max(available_cores() - leave_a_core, 1))
+
+    def resolved_learner_workers(self, gradient_shards: int) -> int:
+        if self.backend == "inline" or not self.device.startswith("cpu"):
+            return 1
+        return min(gradient_shards, available_cores()) if self.learner_workers is None else self.learner_workers
+
+    def resolved_actors(self, on_threads: bool = False) -> int:
+        if self.num_actors is None:
+            return 0 if self.device.startswith("cpu") and not on_threads else 1
+        return self.num_actors
+
+
+def available_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
