@@ -40,30 +40,37 @@ def write(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None] = la
         return Written(version, mean_return, None, f"{error.strerror or error} ({folder})")
 
 
+@dataclass(frozen=True)
+class CheckpointTimes:
+    """How often checkpoints are due, by count and by time."""
+
+    every_updates: int | None
+    every_seconds: float | None
+    last: NDArray[Any]
+    """The time of the last, one number in shared memory: a learner that dies often is due all the same."""
+
+
 class BackgroundCheckpoints:
     """Decides at every barrier whether a checkpoint is due, and takes care of one at a time."""
 
     def __init__(
         self,
         folder: Path,
-        every_updates: int | None,
-        every_seconds: float | None,
-        last_time: NDArray[Any],
+        times: CheckpointTimes,
         take: Callable[[int], Checkpoint],
         announce: Callable[[Written], None],
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """`last_time` is one number in shared memory: a learner that dies often is due all the same. `beat` is called
-        while one is waited for, as long as more of it is written."""
+        """`beat` is called while one is waited for, as long as more of it is written."""
         self._folder = folder
-        self._every_updates = every_updates
-        self._every_seconds = every_seconds
+        self._every_updates = times.every_updates
+        self._every_seconds = times.every_seconds
         self._take = take
         self._announce = announce
         self._beat = beat
-        self._last_time = last_time
-        if not last_time[0]:
-            last_time[0] = time.monotonic() - max(0.0, (every_seconds or 0.0) - FIRST_SECONDS)
+        self._last_time = times.last
+        if not self._last_time[0]:
+            self._last_time[0] = time.monotonic() - max(0.0, (self._every_seconds or 0.0) - FIRST_SECONDS)
         self._thread: threading.Thread | None = None
         self._written: Written | None = None
         self._parts_written = 0  # by all threads so far, of which there is one at a time

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from htsrl.checkpoint.background import BackgroundCheckpoints, Written
+from htsrl.checkpoint.background import BackgroundCheckpoints, CheckpointTimes, Written
 from htsrl.checkpoint.cut import take_cut
 from htsrl.checkpoint.files import Checkpoint, checkpoints_in
 from htsrl.config import Config
@@ -33,15 +33,10 @@ def background_checkpoints(
     def take(version: int) -> Checkpoint:
         return checkpoint_of(config, block, shared, version, shared.source.completed_at_barrier(version))
 
-    return BackgroundCheckpoints(
-        checkpoints_in(placement.run_dir.absolute()),
-        placement.checkpoint_every_updates,
-        placement.checkpoint_every_seconds,
-        shared.exchange.checkpoint_time,
-        take,
-        announce,
-        beat,
+    times = CheckpointTimes(
+        placement.checkpoint_every_updates, placement.checkpoint_every_seconds, shared.exchange.checkpoint_time
     )
+    return BackgroundCheckpoints(checkpoints_in(placement.run_dir.absolute()), times, take, announce, beat)
 
 
 def newest_checkpoint_of(config: Config, block: SharedArrays, shared: Shared) -> Checkpoint:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
+
 from htsrl.config.plugins import entry_points_of, import_named
 from htsrl.errors import ConfigError
 
@@ -45,9 +47,26 @@ class CommonSettings:
     @classmethod
     def of(cls, settings: Any) -> CommonSettings:
         names = [field.name for field in dataclasses.fields(cls)]
+        if isinstance(settings, PackedSettings):
+            return settings.common
         if isinstance(settings, NamedAlgorithm):
             return cls(**{name: settings.settings[name] for name in names if name in settings.settings})
         return cls(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
+
+
+@dataclass(frozen=True)
+class PackedSettings:
+    """Settings on their way to processes that need not import the module of their algorithm, and torch with it."""
+
+    common: CommonSettings
+    pickled: bytes
+
+    @classmethod
+    def of(cls, settings: Any) -> PackedSettings:
+        return cls(CommonSettings.of(settings), cloudpickle.dumps(settings))
+
+    def unpacked(self) -> Any:
+        return cloudpickle.loads(self.pickled)
 
 
 def has_minibatches(settings: Any) -> bool:

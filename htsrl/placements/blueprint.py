@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ import gymnasium
 import numpy as np
 
 from htsrl.config import Config, Experiment
+from htsrl.config.algorithm_settings import BUILT_IN, PackedSettings, algorithm_name
+from htsrl.config.schedule_names import BUILT_IN as BUILT_IN_SCHEDULES
 from htsrl.dataflow.capsules import capsule_arrays, num_places_for
 from htsrl.dataflow.exchange import control_arrays
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, gradient_arrays
@@ -203,15 +205,28 @@ class Blueprint:
 
 def write_blueprint(blueprint: Blueprint) -> int:
     """Put it into a file without a name, for processes that inherit its descriptor; returns that."""
+    experiment = blueprint.experiment
+    # A schedule of the user's own may look at any setting.
+    if algorithm_name(experiment.algorithm) not in BUILT_IN and experiment.schedule in BUILT_IN_SCHEDULES:
+        blueprint = _with_algorithm(blueprint, PackedSettings.of(experiment.algorithm))
     fd = os.memfd_create("htsrl-blueprint")
     with open(fd, "wb", closefd=False) as file:
         file.write(cloudpickle.dumps(blueprint))
     return fd
 
 
-def read_blueprint(fd: int) -> Blueprint:
+def read_blueprint(fd: int, learns: bool = False) -> Blueprint:
+    """Who does not learn gets an algorithm of the user's own as packed settings, and need not import it."""
     blueprint: Blueprint = cloudpickle.loads(os.pread(fd, os.fstat(fd).st_size, 0))
+    algorithm = blueprint.experiment.algorithm
+    if learns and isinstance(algorithm, PackedSettings):
+        return _with_algorithm(blueprint, algorithm.unpacked())
     return blueprint
+
+
+def _with_algorithm(blueprint: Blueprint, algorithm: Any) -> Blueprint:
+    experiment = replace(blueprint.experiment, algorithm=algorithm)
+    return replace(blueprint, config=replace(blueprint.config, experiment=experiment))
 
 
 def share_out(num_parts: int, num_workers: int) -> tuple[tuple[int, ...], ...]:

@@ -73,9 +73,9 @@ def main() -> None:
         return
     name_this_process(assignment.hosted.name)
     try:
-        _work(
-            WorkerContext(assignment, equipment, read_blueprint(equipment.blueprint_fd), prebuilt_envs), report_writer
-        )
+        learns = assignment.hosted.learner or assignment.hosted.gradient_worker is not None
+        blueprint = read_blueprint(equipment.blueprint_fd, learns)
+        _work(WorkerContext(assignment, equipment, blueprint, prebuilt_envs), report_writer)
     except HtsrlError as error:
         report_writer.failure(error, str(error))
         sys.exit(1)

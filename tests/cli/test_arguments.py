@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from command_line import PACKAGE_ROOT, run_htsrl
 
 from htsrl import Config, Experiment, Placement, train
-from htsrl.cli.arguments import Flags
+from htsrl.cli.arguments import Flags, with_new_names
 from htsrl.cli.resume import resume_defaults
 from htsrl.cli.train import train_command
 from htsrl.config.file import to_json
@@ -49,6 +50,26 @@ def test_flags_of_resume_in_any_order_keep_the_placement_of_the_run(tmp_path: Pa
 )
 def test_words_are_told_from_the_values_of_flags(arguments: str) -> None:
     assert Flags(train_command("ppo")).words(arguments.split()) == ["train", "ALE/Pong-v5"]
+
+
+def test_a_flag_under_its_old_name_is_the_one_of_today(tmp_path: Path) -> None:
+    flags = ("--memory=gru", "--memory_size", "4", "--total-steps", "8", "--run-dir", "run")
+    outcome = run_htsrl(tmp_path, "train", "CartPole-v1", *SMALL, *flags)
+    assert outcome.exit_code == 0, outcome.stderr
+    network = json.loads((tmp_path / "run" / "config.json").read_text())["experiment"]["network"]
+    assert (network["recurrent"], network["recurrent_size"]) == ("gru", 4)
+    assert "--memory is now called --recurrent;" in outcome.stderr
+
+
+def test_an_old_name_that_an_algorithm_has_given_a_flag_of_its_own_is_left_to_it() -> None:
+    @dataclass
+    class Settings:
+        memory_size: int = 3
+
+    arguments = ["train", "CartPole-v1", "--memory", "gru", "--memory-size", "8"]
+    assert with_new_names(arguments, Flags(Settings)) == [
+        *("train", "CartPole-v1", "--recurrent", "gru", "--memory-size", "8")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,18 @@ def test_in_processes_of_which_one_is_killed_the_bits_are_those_of_one_process(
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(name))
 
 
+def test_executors_do_without_torch_whatever_the_algorithm_imports(tmp_path: Path) -> None:
+    def cartpole() -> gymnasium.Env[Any, Any]:  # here, so that it travels by value: importing this module needs torch
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is not None and spec.name == "htsrl.placements.worker" and "torch" in sys.modules:
+            raise RuntimeError("torch is here")
+        return gymnasium.make("CartPole-v1")
+
+    experiment = Experiment(cartpole, algorithm=Reinforce.Settings(), num_envs=2, sync_interval=8, total_steps=32)
+    result = train(Config(experiment, quietly(tmp_path / "run", backend="processes", num_executors=1)))
+    assert (result.updates, result.restarts) == (2, 0)
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_run_is_resumed_to_the_same_bits(name: str, tmp_path: Path) -> None:
     half = replace(EXPERIMENTS[name], total_steps=EXPERIMENTS[name].total_steps * 2 // 3 + 20)

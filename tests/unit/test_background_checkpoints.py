@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from htsrl.checkpoint import background
-from htsrl.checkpoint.background import BackgroundCheckpoints, Written
+from htsrl.checkpoint.background import BackgroundCheckpoints, CheckpointTimes, Written
 from htsrl.checkpoint.files import Checkpoint
 
 
@@ -35,7 +35,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def checkpoints(folder: Path, desk: Desk, updates: int | None, seconds: float | None) -> BackgroundCheckpoints:
-    return BackgroundCheckpoints(folder, updates, seconds, desk.last_time, desk.take, desk.written.append)
+    times = CheckpointTimes(updates, seconds, desk.last_time)
+    return BackgroundCheckpoints(folder, times, desk.take, desk.written.append)
 
 
 def test_by_count_every_one_is_written_and_announced_in_order(tmp_path: Path) -> None:

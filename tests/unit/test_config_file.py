@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement
+from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement
 from htsrl.config import NetworkFactory
 from htsrl.config.file import from_document, load_config, resolve_env, to_json
 
@@ -214,6 +214,23 @@ def test_a_document_that_cannot_be_understood_is_refused_by_name(document: Any, 
     with pytest.raises(ConfigError, match=message) as refusal:
         from_document(document)
     assert "None'" not in str(refusal.value), "a name that is not there is not called None"
+
+
+def test_settings_under_their_old_names_are_read_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = {"memory": "gru", "memory_size": 8, "hidden_sizes": [4]}
+    (tmp_path / "config.json").write_text(json.dumps({"experiment": {"env": "x", "network": network}}))
+    read = load_config(tmp_path / "config.json")
+    assert load_config(tmp_path / "config.json") == read
+    assert read.experiment.network == Network(recurrent="gru", recurrent_size=8, hidden_sizes=(4,))
+    said = capsys.readouterr().err
+    assert said.count("memory is now called recurrent;") == said.count("memory_size is now called recurrent_size;") == 1
+
+
+def test_a_setting_under_both_of_its_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has 'memory' and 'recurrent', which are one setting"):
+        from_document({"experiment": {"env": "x", "network": {"memory": "gru", "recurrent": "gru"}}})
 
 
 @pytest.mark.parametrize("content", [b"{", b"", b"\xf0\x28\x8c\x28", b"[1]", b'{"experiment": {"env": 4}}'])

@@ -28,7 +28,7 @@ def examples(document: Path) -> list[str]:
 
 
 def smaller(experiment: htsrl.Experiment) -> htsrl.Experiment:
-    """As little as shows that it runs; sequences for a memory are left as long as they are."""
+    """As little as shows that it runs; sequences of a recurrent policy are left as long as they are."""
     if experiment.network.recurrent != "none":
         assert isinstance(experiment.algorithm, htsrl.PPO)
         return replace(
@@ -100,7 +100,7 @@ def test_there_are_examples() -> None:
         "normalization-0",
         "spaces-0",
         "masks-0",
-        "memory-0",
+        "recurrent-0",
         "policies-0",
         "export-0",
         "export-2",
