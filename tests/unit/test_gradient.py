@@ -191,7 +191,7 @@ def test_the_first_epoch_writes_down_what_the_policy_says_one_step_after_another
                 state = states[t, column] if t % length == 0 else state
                 state = torch.zeros_like(state) if begins[t, column] else state
             with torch.no_grad():
-                seen = {"obs": batch.observations["obs"][t, column][None], "recurrent": state[None]}
+                seen = {"obs": batch.observations["obs"][t, column][None], "memory": state[None]}
                 distribution, values, after = policy.respond(seen)
             state = state if after is None else after[0]
             log_probs = distribution.log_prob(batch.actions[t, column][None])

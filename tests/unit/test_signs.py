@@ -13,7 +13,7 @@ from htsrl import A2C, PPO, Config, Experiment, Placement
 from htsrl.algorithms import draft
 from htsrl.algorithms.optimizers import Optimizer, optimizer_of
 from htsrl.checkpoint import background
-from htsrl.checkpoint.background import BackgroundCheckpoints
+from htsrl.checkpoint.background import BackgroundCheckpoints, CheckpointTimes
 from htsrl.checkpoint.files import Checkpoint
 from htsrl.config import AlgorithmSettings
 from htsrl.dataflow.shared_arrays import SharedArrays
@@ -98,7 +98,8 @@ def test_who_waits_for_a_checkpoint_beats_as_long_as_more_of_it_is_written(
     def take(version: int) -> Checkpoint:
         return Checkpoint({"version": version, "mean_return": None}, {"numbers": np.arange(9)})
 
-    checkpoints = Slow(tmp_path / "checkpoints", 1, None, np.zeros(1), take, lambda written: None, beat)
+    times = CheckpointTimes(every_updates=1, every_seconds=None, last=np.zeros(1))
+    checkpoints = Slow(tmp_path / "checkpoints", times, take, lambda written: None, beat)
     checkpoints.at_barrier(1)
     checkpoints.finish()
     assert beats >= 4, "two files, and their way to the disk"
