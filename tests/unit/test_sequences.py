@@ -242,7 +242,7 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
     [
         (
             Experiment("CartPole-v1", network=Network(backpropagation_length=8)),
-            "backpropagation_length=8 needs a memory; use memory='lstm' or 'gru', or leave it out",
+            "backpropagation_length=8 needs a recurrent policy; use recurrent='lstm' or 'gru', or leave it out",
         ),
         (
             Experiment("CartPole-v1", network=Network(recurrent="lstm", backpropagation_length=24)),
@@ -273,7 +273,7 @@ def test_a_sequence_with_a_single_learned_row_can_be_a_minibatch_of_its_own() ->
         ),
         (
             Experiment("CartPole-v1", network=Network(recurrent="lstm", recurrent_size=0)),
-            "memory_size=0 must be at least 1",
+            "recurrent_size=0 must be at least 1",
         ),
     ],
 )
