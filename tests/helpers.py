@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from htsrl import Config, Experiment, Placement, train
@@ -107,3 +108,9 @@ def in_worker_process() -> bool:
     """Whether this process is one that a run started: modules that tamper with htsrl do so there only."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name == "htsrl.placements.worker"
+
+
+def workers_left() -> list[str]:
+    """Who still lives of what runs of this process started; fork servers do, for the next one."""
+    names = [child.name() for child in psutil.Process().children()]
+    return [name for name in names if name != "fork server"]

@@ -18,7 +18,7 @@ PrebuiltEnvs = list[gymnasium.Env[Any, Any]]
 
 
 def prepare(blueprint_fd: int, report_writer: ReportWriter) -> PrebuiltEnvs:
-    _import_what_computes()
+    import_what_computes()
     report_writer.preparing(done=False)
     try:
         prebuilt_envs = make_ahead(read_blueprint(blueprint_fd))
@@ -28,7 +28,7 @@ def prepare(blueprint_fd: int, report_writer: ReportWriter) -> PrebuiltEnvs:
     return prebuilt_envs
 
 
-def _import_what_computes() -> None:
+def import_what_computes() -> None:
     """All of it: an optimizer imports more when the first one is made."""
     import torch
 

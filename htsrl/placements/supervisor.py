@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied, UnclearCrash
 from htsrl.metrics.report import UpdateReport
 from htsrl.placements.assignment import Assignment, Doorbells, worker_layout
 from htsrl.placements.blueprint import Blueprint, Envs, write_blueprint
+from htsrl.placements.fork_server import fork_servers
 from htsrl.placements.messages import error_of, report_of, written_of
 from htsrl.placements.restarts import Death, Restarts
 from htsrl.placements.signs import Signs, Watched
@@ -66,9 +68,11 @@ class Supervisor:
         self.restarts = Restarts(placement.restart_workers)
 
     def start(self) -> None:
+        if sys.platform == "linux":
+            fork_servers.make_ready()
         for number in range(len(self._hosted)):
             with uninterrupted():
-                self._workers.append(self._launch())
+                self._workers.append(self._launch(self._computes(number)))
             self._set_to_work(number)
 
     def watch(self) -> None:
@@ -120,9 +124,15 @@ class Supervisor:
     def _all_bells(self) -> list[Doorbell | ThreadBell]:
         return [*self._doorbells, *self._thread_bells]
 
-    def _launch(self, spare: bool = False) -> WorkerProcess:
+    def _computes(self, number: int) -> bool:
+        hosted = self._hosted[number]
+        acts_with_torch = hosted.actor is not None and self._blueprint.light is None
+        return hosted.learner or hosted.gradient_worker is not None or acts_with_torch
+
+    def _launch(self, computes: bool = True, spare: bool = False) -> WorkerProcess:
         doorbells = [doorbell.fd for doorbell in self._all_bells]
-        worker = WorkerProcess(Inheritance(self._blueprint_fd, self._block.fd, self._lifeline_fd, doorbells), spare)
+        inheritance = Inheritance(self._blueprint_fd, self._block.fd, self._lifeline_fd, doorbells)
+        worker = WorkerProcess(inheritance, computes, spare)
         for fd in worker.fds:
             self._poll.register(fd, select.POLLIN | select.POLLHUP)
         return worker
@@ -172,7 +182,7 @@ class Supervisor:
 
     def _replace(self, number: int) -> None:
         dead = self._workers[number]
-        self._workers[number] = self._spares.take() or self._launch()
+        self._workers[number] = self._spares.take() or self._launch(self._computes(number))
         self._drop(dead)
         inside = self._shared.exchange.inside
         for env in self._stepped_envs(number):

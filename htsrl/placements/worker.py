@@ -1,8 +1,9 @@
 """A worker process: builds its roles from the blueprint and drives them until the run stops.
 
-Started as `python -m htsrl.placements.worker PARENT_PID`, with its equipment and then its assignment on standard input.
-A fresh interpreter rather than a fork: no inherited locks, threads or file descriptors, and no second run of the user's
-script. With `--spare` it first prepares for all that any worker could need, and then waits for one to die.
+Started by a fork server, or as `python -m htsrl.placements.worker PARENT_PID`, with its equipment and then its
+assignment on standard input. Never a fork of the user's process: no inherited locks, threads or file descriptors, and
+no second run of the user's script. With `--spare` it first prepares for all that any worker could need, and then waits
+for one to die.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import use_one_thread
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.blueprint import Blueprint, read_blueprint
+from htsrl.placements.fork_server import FLAG, serve
 from htsrl.placements.messages import ReportWriter
 from htsrl.placements.preparation import PrebuiltEnvs, prepare
 from htsrl.placements.sleeper import Sleeper
-from htsrl.placements.worker_process import DUMP_SIGNAL
+from htsrl.placements.worker_process import DUMP_SIGNAL, SPARE
 from htsrl.processes.parent_death import die_with_parent
 from htsrl.processes.process_name import name_this_process
 from htsrl.roles.env_runner import EnvRunner
@@ -58,15 +60,21 @@ class WorkerContext:
 
 
 def main() -> None:
-    die_with_parent(int(sys.argv[1]))
-    equipment: Equipment = cloudpickle.load(sys.stdin.buffer)
+    arguments = sys.argv[1:]
+    if FLAG in arguments:
+        arguments = serve(socket_fd=int(arguments[2]), computes="--computes" in arguments)
+    name_this_process("spare" if SPARE in arguments else "worker")
+    try:
+        equipment: Equipment = cloudpickle.load(sys.stdin.buffer)
+    except EOFError:  # the parent died before it could say anything
+        return
+    die_with_parent(int(arguments[0]))
     _keep_to_this_process(equipment)
     faulthandler.register(DUMP_SIGNAL, file=equipment.dump_fd)
     report_writer = ReportWriter(equipment.report_fd)
     prebuilt_envs: PrebuiltEnvs = []
-    if "--spare" in sys.argv:
+    if SPARE in arguments:
         prebuilt_envs = prepare(equipment.blueprint_fd, report_writer)
-        name_this_process("spare")
     try:
         assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
     except EOFError:  # a spare that was not needed

@@ -8,16 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import cloudpickle
 
-from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
 from htsrl.placements.assignment import Assignment, Equipment
+from htsrl.placements.fork_server import Forked, Order, fork_servers, worker_environment
 from htsrl.placements.messages import ReportReader
 
 DUMP_SECONDS = 1.0
 DUMP_SIGNAL = signal.SIGUSR1
+SPARE = "--spare"
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ class Inheritance:
 class WorkerProcess:
     """Started first, told later what to do: until then it is a spare that has its preparations behind it."""
 
-    def __init__(self, inheritance: Inheritance, spare: bool = False) -> None:
+    def __init__(self, inheritance: Inheritance, computes: bool, spare: bool = False) -> None:
+        """`computes` is for workers that need torch: others do without, for some environments do not bear it."""
         report_read_fd, report_fd = os.pipe()
         self.dump_fd = os.memfd_create("htsrl-stack")
         try:
-            self._process = _start([*inheritance.fds, report_fd, self.dump_fd], spare)
+            self._process = _start([*inheritance.fds, report_fd, self.dump_fd], computes, spare)
         except OSError:
             os.close(report_read_fd)
             os.close(self.dump_fd)
@@ -110,6 +113,9 @@ class WorkerProcess:
         if self._process.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
+            with suppress(ChildProcessError):
+                while True:  # what it had started and we adopted, while a fork server made another worker
+                    os.waitpid(-self.pid, 0)
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -121,13 +127,18 @@ class WorkerProcess:
             os.close(fd)
 
 
-def _start(fds: Sequence[int], spare: bool) -> subprocess.Popen[bytes]:
+def _start(fds: Sequence[int], computes: bool, spare: bool) -> subprocess.Popen[bytes] | Forked:
+    arguments = [str(os.getpid()), *([SPARE] if spare else [])]
+    if sys.platform == "linux":
+        try:
+            return fork_servers.fork(computes, Order(fds, arguments, list(sys.path), worker_environment()))
+        except (ConnectionError, TimeoutError):
+            pass  # servers that cannot live here: a fresh interpreter takes longer to start, and does as well
     return subprocess.Popen(
-        # -P and the path below: the worker imports what this process would, and not more.
-        [sys.executable, "-P", "-m", "htsrl.placements.worker", str(os.getpid()), *(["--spare"] if spare else [])],
+        [sys.executable, "-P", "-m", "htsrl.placements.worker", *arguments],
         stdin=subprocess.PIPE,
         pass_fds=fds,
-        env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=worker_environment(),
         process_group=0,  # Ctrl-C reaches this process alone, which then ends its workers in order
     )
 

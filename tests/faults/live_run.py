@@ -92,8 +92,8 @@ class LiveRun:
         return file.read_text().count("\n") if file.exists() else 0
 
     def find_workers(self) -> list[psutil.Process]:
-        """The spare is none."""
-        return [process for process in self.main.children() if not is_spare(process)]
+        """Neither the spare nor a fork server is one."""
+        return [process for process in self.main.children() if is_worker(process)]
 
     def worker(self, name: str) -> psutil.Process:
         """The one of this name, once it learns."""
@@ -118,9 +118,9 @@ class LiveRun:
         self._main.wait()
 
 
-def is_spare(process: psutil.Process) -> bool:
+def is_worker(process: psutil.Process) -> bool:
     try:
-        return "--spare" in process.cmdline()
+        return process.name() not in ("spare", "fork server")
     except psutil.Error:  # it died just now
         return False
 

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 from fault_envs import Fault
 from faulty_run import ON_THREADS, assert_leads_to_the_fault, train_with, undisturbed
+from helpers import workers_left
 from live_run import patience
 
 from htsrl import EnvironmentFailure
@@ -42,7 +42,7 @@ def test_one_that_hangs_again_on_a_thread_ends_the_run_with_its_stack_and_what_l
     assert re.match(r"environment 0 of executor 0 \(pid \d+\) got nowhere for deadline_seconds=2", str(failure.value))
     assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 def test_one_that_crashes_again_on_a_thread_is_told_from_the_others(
@@ -53,4 +53,4 @@ def test_one_that_crashes_again_on_a_thread_is_told_from_the_others(
         train_with(tmp_path, "segfault", num_envs=8, step_seconds=0.002, **ON_THREADS)
     assert capfd.readouterr().err.count("is started again") <= 6
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
-    assert psutil.Process().children() == []
+    assert workers_left() == []

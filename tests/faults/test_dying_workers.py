@@ -24,6 +24,7 @@ from faulty_run import (
     train_with,
     undisturbed,
 )
+from helpers import workers_left
 from live_run import AT_ONCE_SECONDS, LiveRun, patience, survivors
 
 from htsrl import EnvironmentFailure, resume
@@ -69,7 +70,7 @@ def test_a_killed_worker_is_named_and_started_again_and_the_bits_are_the_same(
     assert re.fullmatch(rf"{obituary(victim, assassin.pid)}; {victim} is started again\n", said), said
     assert result.restarts == 1
     assert result.digest == long_enough_undisturbed()
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 @pytest.mark.parametrize("fault", ["raise", "sys.exit", "segfault", "hang"])
@@ -97,7 +98,7 @@ def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_le
     said = capfd.readouterr().err
     assert said.count("is started again") == 1
     assert re.search(r'fault_envs.py", line \d+ in _go_wrong', said), "where it hung the first time"
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_deadline_and_the_bits_ar
     )
     assert result.restarts == 1
     assert result.digest == long_enough_undisturbed()
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 def test_an_environment_that_takes_long_to_be_brought_back_is_not_taken_to_hang(

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 from fault_envs import Fault, Faulty
+from helpers import workers_left
 from live_run import LiveRun, survivors
 
 from htsrl import A2C, Config, EnvironmentFailure, Experiment, Placement, train
@@ -72,7 +72,7 @@ def test_an_exception_is_raised_with_environment_step_and_traceback(tmp_path: Pa
     with pytest.raises(EnvironmentFailure) as failure:
         train_with(tmp_path, "raise", placement, where)
     assert_tells_all(str(failure.value), where)
-    assert psutil.Process().children() == []
+    assert workers_left() == []
     assert (tmp_path / "run" / "policy.safetensors").exists(), "what was learned so far is kept"
 
 

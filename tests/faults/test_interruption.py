@@ -13,6 +13,7 @@ from typing import Literal
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+from helpers import workers_left
 from live_run import AT_ONCE_SECONDS, LiveRun, survivors
 from safetensors import safe_open
 
@@ -214,4 +215,4 @@ def test_ctrl_c_in_the_middle_of_writing_things_down_loses_no_update_and_writes_
     with pytest.raises(KeyboardInterrupt):
         train(Config(experiment, quiet))
     assert_all_of_one_version(tmp_path / "run")
-    assert psutil.Process().children() == []
+    assert workers_left() == []

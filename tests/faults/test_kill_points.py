@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
 import pytest
-from helpers import Outcome, assert_same_run
+from helpers import Outcome, assert_same_run, workers_left
 from live_run import LiveRun, patience, survivors
 from small_run import Schedule, oracle, quiet_placement, resume_inline, small_experiment, small_flags
 
@@ -148,7 +147,7 @@ def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
     assert re.fullmatch(obituary * len(points), capfd.readouterr().err)
     assert restarts == len(points)
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_a_worker_killed_at_any_point_changes_no_bit(
     assert re.fullmatch(obituary, capfd.readouterr().err)
     undisturbed = oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards, kill.algorithm, kill.lag)
     assert_same_run(Outcome.read(tmp_path / "run"), undisturbed)
-    assert psutil.Process().children() == []
+    assert workers_left() == []
 
 
 @pytest.mark.parametrize(

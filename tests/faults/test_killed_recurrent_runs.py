@@ -20,7 +20,7 @@ import pytest
 from combinations import COMBINATIONS, SIMULATORS, Schedule, combination, oracle
 from helpers import Outcome, assert_same_run, run
 from interleavings import Company, blueprint_of, work_in_any_order
-from live_run import is_spare, patience
+from live_run import is_worker, patience
 
 from htsrl import A2C, Config, Experiment, Placement, train
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -233,7 +233,7 @@ def somebody_kills_each(digest: Path, draw: random.Random) -> Iterator[None]:
 
     def kill_each() -> None:
         wait_for(1)
-        victims = [child for child in psutil.Process().children() if not is_spare(child)]
+        victims = [child for child in psutil.Process().children() if is_worker(child)]
         draw.shuffle(victims)
         for num_updates, victim in zip((1, 3, 5), victims, strict=True):
             wait_for(num_updates)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import helpers
-import psutil  # type: ignore[import-untyped]
 import pytest
-from helpers import Outcome, assert_same_run
+from helpers import Outcome, assert_same_run, workers_left
 from live_run import LiveRun, is_alive, survivors
 from safetensors import safe_open
 from small_run import oracle, quiet_placement, resume_inline, small_experiment, small_flags
@@ -142,7 +141,7 @@ def test_ctrl_c_while_a_dead_worker_is_being_replaced_is_passed_on_and_the_run_r
     worker_layout = quiet_placement(num_executors=1, num_actors=1, run_dir=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         train(Config(small_experiment(NUM_UPDATES), worker_layout))
-    assert psutil.Process().children() == []
+    assert workers_left() == []
     resume_inline(tmp_path / "run")
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
 

@@ -10,9 +10,9 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 from fault_envs import HANG_SECONDS, Patient
+from helpers import workers_left
 from small_run import quiet_placement
 
 from htsrl import A2C, Config, Experiment, train
@@ -57,4 +57,4 @@ def test_a_ready_spare_takes_over_with_its_environments_and_a_hanging_one_does_n
     assert [made[pid] for pid in killer.spares] == ([] if hangs else [NUM_ENVS]), "none was made in the hurry"
     undisturbed = train(Config(experiment, quiet_placement(backend="inline", run_dir=Path("undisturbed"))))
     assert result.digest == undisturbed.digest
-    assert psutil.Process().children() == []
+    assert workers_left() == []

@@ -142,6 +142,8 @@ def test_small_policies_act_in_numpy(schedule: Any, algorithm: A2C | PPO) -> Non
 def test_the_sizes_of_batches_are_those_in_which_numpy_agrees_with_itself(num_envs: int) -> None:
     experiment = Experiment("Pendulum-v1", algorithm=PPO(), num_envs=num_envs)
     blueprint = draw_blueprint(Config(experiment, Placement("inline")))
+    if blueprint.light is None:
+        pytest.skip("on this processor NumPy agrees with itself in no sizes, and actors use torch")
     policy = blueprint.build_policy()
     _, light = in_both(policy, Network())
     examples = {name: x.numpy() for name, x in example_inputs(policy.interface, num_envs).items()}
