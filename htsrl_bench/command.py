@@ -13,6 +13,7 @@ from htsrl_bench.tables.chaos import ChaosTable
 from htsrl_bench.tables.costs import CostsTable
 from htsrl_bench.tables.determinism import DeterminismTable
 from htsrl_bench.tables.keeping import KeepingTable
+from htsrl_bench.tables.lag import LagTable
 from htsrl_bench.tables.learning import LearningTable
 from htsrl_bench.tables.limits import LimitsTable
 from htsrl_bench.tables.recurrent import RecurrentTable
@@ -32,6 +33,7 @@ class Bench:
     table: (
         Annotated[SleepingTable, tyro.conf.subcommand("sleeping")]
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
+        | Annotated[LagTable, tyro.conf.subcommand("lag")]
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[LimitsTable, tyro.conf.subcommand("limits")]

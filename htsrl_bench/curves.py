@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from htsrl_bench.intervals import Interval
+from htsrl_bench.lag_learning import LagRow, way_of
 from htsrl_bench.learned import Curve, Learned
 from htsrl_bench.plots import DOTS_PER_INCH, QUIET_COLOUR, save
 from htsrl_bench.runs import Recorded
@@ -33,6 +35,24 @@ def draw_curves(name: str, goal: float, learned: Sequence[Learned], picture: Pat
     _finish(axes[0], f"{name}: mean of {num_seeds} seeds, and each of them")
     axes[1].set_xlim(left=0)
     axes[1].set_xlabel("minutes")
+    save(figure, picture)
+
+
+def draw_lags(name: str, rows: Sequence[LagRow], learned: Sequence[Learned], picture: Path) -> None:
+    """The curves of every lag against steps, and the mean over the run against the lag, with its interval."""
+    figure, (curves, means) = _empty_picture(num_panels=2)
+    for way, colour in zip(ways_of(learned), COLOURS, strict=False):
+        _draw_way(curves, [run for run in learned if run.way == way], _steps, way, colour)
+    for row, colour in zip(rows, COLOURS, strict=False):
+        seeds = [run.mean_over_run for run in learned if run.way == way_of(row.lag)]
+        means.plot([row.lag] * len(seeds), seeds, "o", color=colour, alpha=0.4, markersize=4)
+        if isinstance(row.over_run, Interval):
+            half = row.over_run.high - row.over_run.mean
+            means.errorbar(row.lag, row.over_run.mean, half, marker="s", capsize=4, color=colour)
+    _finish(curves, f"{name}: mean of {len({run.seed for run in learned})} seeds, and each of them")
+    means.set_xticks([row.lag for row in rows])
+    means.set_xlabel("lag, in updates")
+    means.set_ylabel("mean return over the run")
     save(figure, picture)
 
 

@@ -107,6 +107,21 @@ def difference(compared: Summary, way: str) -> str:
     return f"{way} {of['mean']:+.4g} ({of['low']:+.4g} to {of['high']:+.4g})"
 
 
+def _lag(task: str, summary: Summary) -> Iterator[Highlight]:
+    first, *others = summary["lags"]
+    differences = ", ".join(_lag_difference(row) for row in others)
+    if differences:
+        what = (
+            f"{task}, {_seeds(summary['num_seeds'])}, {summary['steps']:,} steps: mean return over the run, lag K less"
+        )
+        yield f"{what} lag {first['lag']} (95 % interval, paired seeds)", differences
+
+
+def _lag_difference(row: Summary) -> str:
+    of = row["over_run_less_first"]
+    return f"{row['lag']}: " + (f"{of['mean']:+.4g} ({of['low']:+.4g} to {of['high']:+.4g})" if of else "no interval")
+
+
 def _seeds(number: int) -> str:
     return f"{number} seeds" if number > 1 else "1 seed"
 
@@ -168,6 +183,7 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "sleeping": _sleeping,
     "determinism": _determinism,
     "learning": _learning,
+    "lag": _lag,
     "runs": _runs,
     "costs": _costs,
     "atari-step": _atari_step,

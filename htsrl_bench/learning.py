@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Protocol
 
 from htsrl.checkpoint.files import holds_any
-from htsrl.config import Config, Placement
+from htsrl.config import Config, Experiment, Placement
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.metrics.episode_progress import EpisodeProgress
@@ -23,10 +24,18 @@ from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import Learned, mean_over, read_curve
 from htsrl_bench.provenance import current_commit
 from htsrl_bench.record import Table
-from htsrl_bench.tasks import Task
 from htsrl_bench.verdict import Verdict, ways_of
 
 EVALUATION_EPISODES = 100
+
+
+class Learnable(Protocol):
+    """What can be learned in several ways: a task with a goal, or without one."""
+
+    @property
+    def name(self) -> str: ...
+
+    def with_seed(self, seed: int, way: str) -> Experiment: ...
 
 
 @dataclass(frozen=True)
@@ -37,8 +46,9 @@ class Learning:
     seeds: Sequence[int]
     placement: Placement
     finished: FinishedRuns
+    evaluation_episodes: int = EVALUATION_EPISODES
 
-    def learn(self, task: Task, announcer: Announcer) -> list[Learned]:
+    def learn(self, task: Learnable, announcer: Announcer) -> list[Learned]:
         """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
         learned = []
         # A run may take an hour. On a terminal it shows how far it has come; a file would get a great many lines.
@@ -51,7 +61,7 @@ class Learning:
             learned.append(run)
         return learned
 
-    def found(self, task: Task, way: str, seed: int) -> Learned | None:
+    def found(self, task: Learnable, way: str, seed: int) -> Learned | None:
         """A run that has finished before; ConfigError where one of other settings did, or was begun."""
         name, config = _name(task, way, seed), self._config(task, way, seed)
         learned, folder = self.finished.find(name, config), self.finished.place_of(name)
@@ -59,17 +69,17 @@ class Learning:
             check_is_same(folder, config)
         return learned
 
-    def _config(self, task: Task, way: str, seed: int) -> Config:
+    def _config(self, task: Learnable, way: str, seed: int) -> Config:
         return Config(task.with_seed(seed, way), self.placement)
 
-    def _learn_once(self, task: Task, way: str, seed: int, progress: Mode) -> Learned:
+    def _learn_once(self, task: Learnable, way: str, seed: int, progress: Mode) -> Learned:
         name, config, commit = _name(task, way, seed), self._config(task, way, seed), current_commit()
         with self.finished.room_for(name) as run_dir:
             goes_on = train_or_go_on(
                 replace(config, placement=replace(self.placement, run_dir=run_dir, progress=progress))
             )
-            with EpisodeProgress(EVALUATION_EPISODES, progress) as shown:
-                evaluation = evaluate(run_dir, EVALUATION_EPISODES, watch=shown.update, trust=True)
+            with EpisodeProgress(self.evaluation_episodes, progress) as shown:
+                evaluation = evaluate(run_dir, self.evaluation_episodes, watch=shown.update, trust=True)
             result = RunFolder(run_dir).result()
             changed = ", begun before" if goes_on else ", changed while it ran" if commit != current_commit() else ""
             curve = read_curve(run_dir)
@@ -81,7 +91,7 @@ class Learning:
                 digest=result["digest"],
                 steps=result["steps"],
                 steps_per_second=result["steps_per_second"],
-                command=train_command(config.experiment, EVALUATION_EPISODES),
+                command=train_command(config.experiment, self.evaluation_episodes),
                 commit=commit and f"{commit}{changed}",
                 mean_over_run=mean_over(curve),
                 curve=curve,
@@ -145,5 +155,5 @@ def tables(goal: float, learned: Sequence[Learned]) -> list[Table]:
     return [scores, commands]
 
 
-def _name(task: Task, way: str, seed: int) -> str:
+def _name(task: Learnable, way: str, seed: int) -> str:
     return f"{task.name}-{way}-seed-{seed}"

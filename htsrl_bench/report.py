@@ -14,7 +14,7 @@ from htsrl.errors import ConfigError
 from htsrl_bench.highlights import highlights_of
 from htsrl_bench.markdown_html import to_html
 
-FIRST = ("throughput", "peers", "limits", "variance", "sleeping", "determinism", "learning", "runs")
+FIRST = ("throughput", "peers", "limits", "variance", "sleeping", "determinism", "learning", "lag", "runs")
 """Records whose names begin like this come first, in this order."""
 BEGIN, END = "<!-- results: made by `make report` -->", "<!-- end of results -->"
 

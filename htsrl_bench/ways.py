@@ -1,7 +1,8 @@
-"""The ways in which the benches learn the same thing: the schedule, and what is done about its lag."""
+"""The ways in which the benches learn the same thing: the schedule, its lag, and what is done about it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,8 @@ class Way:
 
     schedule: Literal["hts", "sync", "lockstep", "async"]
     lag_correction: Literal["auto", "importance", "vtrace", "none"] = "auto"
+    lag: int | None = None
+    """Versions between acting and learning, where hts shall have others than one."""
 
 
 WAYS: Mapping[str, Way] = {
@@ -30,13 +33,21 @@ WAYS: Mapping[str, Way] = {
     "async-uncorrected": Way("async", "none"),
 }
 """Unless the name says otherwise, the correction is what `auto` is: of A2C the delayed gradient under hts and V-trace
-under async, of PPO the recentered clip."""
+under async, of PPO the recentered clip. `lag-K` is hts with a lag of K."""
+
+
+def way_named(name: str) -> Way:
+    if numbered := re.fullmatch(r"lag-(\d{1,3})", name):
+        return Way("hts", lag=int(numbered[1]))
+    if name not in WAYS:
+        raise ConfigError(f"way {name!r} is not known; choose among {', '.join(WAYS)}, lag-K")
+    return WAYS[name]
 
 
 def in_way(experiment: Experiment, name: str) -> Experiment:
     """The same experiment, learned in this way; ConfigError where its algorithm has no such correction."""
-    way = WAYS[name]
-    experiment = replace(experiment, schedule=way.schedule)
+    way = way_named(name)
+    experiment = replace(experiment, schedule=way.schedule, lag=way.lag)
     if way.lag_correction == "auto":
         return experiment
     if way.lag_correction == "none":

@@ -91,9 +91,19 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, float | None]:
         raise RunFolderError(f"{path}, line {number}: {error}; remove the line to read the others") from error
     if not isinstance(record, dict):
         raise RunFolderError(f"{path}, line {number}: {record!r} is not an object; remove the line to read the others")
-    if odd := [name for name, value in record.items() if not isinstance(value, int | float | None)]:
-        raise RunFolderError(f"{path}, line {number}: {odd[0]!r} is not a number; remove the line to read the others")
+    if odd := [name for name, value in record.items() if not _is_metric(value)]:
+        raise RunFolderError(
+            f"{path}, line {number}: {odd[0]!r} is no finite number; remove the line to read the others"
+        )
     return record
+
+
+def _is_metric(value: object) -> bool:
+    """Whether `JsonLines` could have written it: what is not finite it writes as null."""
+    try:
+        return value is None or (isinstance(value, int | float) and math.isfinite(value))
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -198,7 +198,7 @@ class RunFolder:
             changes: list[dict[str, Any]] = read_document(path) if path.exists() else []
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{path} cannot be read: {error}") from error
-        if not isinstance(changes, list) or not all(isinstance(x, dict) and "version" in x for x in changes):
+        if not isinstance(changes, list) or not all(map(_is_change_of_numerics, changes)):
             raise RunFolderError(f"{path} is not a list of changes; the run was marked by them, so put back the file")
         return changes
 
@@ -260,6 +260,14 @@ class RunFolder:
     def forget_result(self) -> None:
         """Of a run that goes on: it has none until it ends."""
         (self.path / "result.json").unlink(missing_ok=True)
+
+
+def _is_change_of_numerics(document: object) -> bool:
+    """Whether it is an entry that `note_change_of_numerics` could have made."""
+    if not isinstance(document, dict) or type(document.get("version")) is not int:
+        return False
+    changes = document.get("changes", [])
+    return isinstance(changes, list) and all(isinstance(line, str) for line in changes)
 
 
 def policy_bytes(policy: nn.Module, version: int) -> bytes:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,19 @@ CHOICES: tuple[Choice, ...] = ("newest", "best", 2, "newest", 3)
 FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pickle.find_class")
 
 
+LOOKS = ("open", "os.listdir", "os.scandir")
+looked_at: set[str] = set()
+"""Every path that was opened or listed."""
+
+
 class Executed(BaseException):
     """Code of the folder was about to run."""
 
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook sees what no code can hide."""
+    if event in LOOKS:
+        looked_at.add(str(arguments[0]))
     source = getattr(arguments[0], "co_filename", arguments[0]) if event in ("exec", "open", "import") else ""
     if event in FORBIDDEN or CANARY in str(source):
         raise Executed(f"{event} {arguments}")
@@ -49,11 +55,43 @@ def files_of(folder: Path) -> Files:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def write(folder: Path, files: Files) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+def parts(names: Iterable[str]) -> set[str]:
+    """Files of a run's folder; all checkpoints are one part of it."""
+    return {name.partition("/")[0] for name in names}
+
+
+def differing(a: Files, b: Files) -> set[str]:
+    return {name for name in a.keys() | b.keys() if a.get(name) != b.get(name)}
+
+
+def write(folder: Path, files: Files, there: Files) -> None:
+    """Make the folder hold these files, and nothing else of what is there."""
+    for name in differing(files, there):
+        path = folder / name
+        if name in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name])
+        else:
+            path.unlink()
+
+
+def parts_read(run: Path, read: Callable[[], Any]) -> set[str]:
+    """Which parts of the folder a way of reading looks at: damage elsewhere cannot change what it finds."""
+    looked_at.clear()
+    outcome(read)
+    return parts(str(Path(path).relative_to(run)) for path in looked_at if Path(path).is_relative_to(run))
+
+
+def outcome(read: Callable[[], Any]) -> BaseException | None:
+    """What a way of reading raised, unless it has a name."""
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            read()
+    except HtsrlError:
+        return None
+    except BaseException as error:
+        return error
+    return None
 
 
 def ways(good: Path, other: Path, run: Path, checkpoint: Choice) -> dict[str, Callable[[], Any]]:
@@ -81,21 +119,20 @@ def main(good: Path, first: int, count: int, seed: int) -> None:
     load_policy(good)  # what htsrl itself imports is imported by now
     sys.addaudithook(watch)
     with tempfile.TemporaryDirectory() as scratch:
-        write(
-            Path(scratch) / "other",
-            files | {"digest.jsonl": files["digest.jsonl"].replace(b'"chain":"', b'"chain":"0')},
-        )
+        run, other = Path(scratch) / "run", Path(scratch) / "other"
+        parting = files["digest.jsonl"].replace(b'"chain":"', b'"chain":"0')
+        write(other, files | {"digest.jsonl": parting}, there={})
+        write(run, files, there={})
+        kinds = {choice: ways(good, other, run, choice) for choice in CHOICES}
+        read_by = {name: parts_read(run, read) for of in kinds.values() for name, read in of.items()}
+        there = files
         for index in range(first, first + count):
             damage = DAMAGES[index % len(DAMAGES)]
-            run, other = Path(scratch) / "run", Path(scratch) / "other"
-            write(run, damage(np.random.default_rng([seed, index]), files))
-            for name, read in ways(good, other, run, CHOICES[index % len(CHOICES)]).items():
-                try:
-                    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                        read()
-                except HtsrlError:
-                    pass
-                except BaseException as error:
+            damaged = damage(np.random.default_rng([seed, index]), files)
+            write(run, damaged, there)
+            there, changed = damaged, parts(differing(damaged, files))
+            for name, read in kinds[CHOICES[index % len(CHOICES)]].items():
+                if changed & read_by[name] and (error := outcome(read)) is not None:
                     what = repr(error).replace("\n", " ")[:300]
                     os.write(1, f"{damage.__name__}, drawn from [{seed}, {index}], {name}: {what}\n".encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from run_folder_damage import CANARY
 
 from htsrl import A2C, Config, Experiment, Network, Placement, train
+from htsrl.errors import RunFolderError
 from htsrl.runs.folder import RunFolder
 
 HERE = Path(__file__).parent
@@ -57,6 +59,15 @@ def read_damaged(good: Path, first: int, count: int, seed: int, another_user: Pa
     )
     assert process.returncode == 0, process.stderr
     return process.stdout
+
+
+@pytest.mark.parametrize(
+    "change", [7, {}, {"version": "2"}, {"version": 2, "changes": 7}, {"version": 2, "changes": [7]}], ids=str
+)
+def test_what_is_no_change_of_numerics_is_refused_by_name(tmp_path: Path, change: object) -> None:
+    (tmp_path / "numerics_changes.json").write_text(json.dumps([change]))
+    with pytest.raises(RunFolderError, match="is not a list of changes"):
+        RunFolder(tmp_path).numerics_changes()
 
 
 def test_five_hundred_damaged_folders_are_read_or_refused_by_name(good: Path, tmp_path: Path) -> None:

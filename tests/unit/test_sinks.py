@@ -109,6 +109,14 @@ def test_tensorboard_files_hold_every_scalar_at_its_step(tmp_path: Path) -> None
     assert (second.step, second.value) == (4096, 21.5)
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1" + "0" * 400, '"1"'])
+def test_what_is_no_finite_number_was_never_written_and_is_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1}}\n{{"step": {value}}}\n')
+    with pytest.raises(RunFolderError, match="line 2: 'step' is no finite number"):
+        read_json_lines(path)
+
+
 def test_a_continued_run_hides_the_steps_after_the_one_it_goes_on_from(tmp_path: Path) -> None:
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     killed = TensorBoard(tmp_path)
