@@ -25,6 +25,7 @@ CANNOT_CHANGE_BITS = (
     "metrics/progress.py",
     "metrics/sinks.py",
     "observers",
+    "placements/instruments.py",
     "processes/interrupts.py",
     "processes/parent_death.py",
     "processes/process_name.py",
@@ -37,6 +38,7 @@ CANNOT_CHANGE_BITS = (
     "runs/signatures.py",
     "runs/trained_policy.py",
     "runs/trust.py",
+    "timeline",
 )
 """Files and folders of the package that only ask, show, write or look on; all others count. What they decide about an
 experiment, as presets do, is among its settings."""

@@ -48,7 +48,7 @@ inline write_word() {
 	}
 }
 
-/* Executor.advance, Actor._hand_over, Learner._publish: whoever may now have work. */
+/* Executor.advance, Actor._hand_over, Learner.publish: whoever may now have work. */
 inline ring_others() {
 	if
 	:: me == EXECUTOR -> ring(ACTOR); ring(LEARNER)

@@ -124,7 +124,7 @@ proctype learner() {
 			}
 			draft = TORN;                                /* Draft.step */
 			d_step { index++; draft = ORDER(update, index) }
-			/* Learner._publish */
+			/* Learner.publish */
 			:: d_step { index == ORDERS -> published_version = update + 1; update++; index = 0 }
 				break
 			od

@@ -398,7 +398,7 @@ proctype learner() {
 			slots[SLOT_OF(update + 1)] = TORN;
 			assert(slots[SLOT_OF(ACTING_VERSION(update))] == ACTING_VERSION(update) + 1)
 		}
-		/* Learner._publish: the version, the report, the word */
+		/* Learner.publish: the version, the report, the word */
 		d_step {
 			assert_whole(update);
 			assert(slots[SLOT_OF(update)] == update + 1);

@@ -94,7 +94,7 @@ class Gradient:
     ) -> None:
         """`modules` are the ring's."""
         assert own[0] == 0, "the sum is taken in the first row, which must be ours"
-        self._shards = shards
+        self.shards = shards
         self._own = own
         self._modules = modules
         self._helpers = helpers
@@ -109,11 +109,11 @@ class Gradient:
 
     @property
     def sum(self) -> Tensor:
-        return self._shards.sum
+        return self.shards.sum
 
     def beat(self) -> None:
         """Tell the supervisor that the update gets on."""
-        self._shards.beat()
+        self.shards.beat()
 
     def begin(self, update: int) -> None:
         """Before anything is written that gradients of the update are taken from."""
@@ -132,11 +132,11 @@ class Gradient:
         num_steps = count(objective.learned_rows(chosen))
         if self._helpers:
             self._ask(self._helpers, objective.epoch, policy, chosen, num_steps)
-        self._shards.take(self._own, objective, policy, chosen, num_steps)
+        self.shards.take(self._own, objective, policy, chosen, num_steps)
         if self._helpers:
             self._helpers.await_answers()
         kill_point("before a sum of gradients")
-        return self._shards.add_up()[: objective.num_parts]
+        return self.shards.add_up()[: objective.num_parts]
 
     def _ask(self, helpers: Helpers, epoch: int, policy: Policy, chosen: Chosen, num_steps: int) -> None:
         if isinstance(chosen, Tensor):

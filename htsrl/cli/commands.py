@@ -15,9 +15,12 @@ COMMANDS = "htsrl.commands"
 
 SUMMARIES = {
     "bench": "Measure, print a table and write down how it came about.",
+    "timeline": "Print where the time of a run went, and write its last moments as a trace for Perfetto or Chrome.",
 }
 """What `htsrl --help` says of each."""
-PLACES: dict[str, str] = {}
+PLACES: dict[str, str] = {
+    "timeline": "htsrl.cli.timeline:TimelineCommand",
+}
 """MODULE:CLASS of those that are htsrl's own; the others are entry points."""
 
 

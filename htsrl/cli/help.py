@@ -29,7 +29,7 @@ MAIN_SETTINGS: Mapping[str, Collection[str]] = {
 """The commands with more settings than a reader wants to see at first, and those that most people set."""
 RESULT_SETTINGS = {
     *("run_dir", "checkpoint_every_seconds", "checkpoint_every_updates", "keep_checkpoints"),
-    *("log_every_steps", "log_info", "tensorboard", "progress"),
+    *("log_every_steps", "log_info", "tensorboard", "progress", "timeline"),
 }
 TEST_SETTINGS = {"jitter_seconds", "measure_costs", "verify_storages"}
 """For those who work on htsrl."""

@@ -1,4 +1,4 @@
-"""The command line: `htsrl train`, `resume`, `eval`, `export`, `digest`, `compare`, `check-env`, `bench`."""
+"""Commands: `htsrl train`, `resume`, `eval`, `export`, `digest`, `compare`, `check-env`, `bench`, `timeline`."""
 
 from __future__ import annotations
 

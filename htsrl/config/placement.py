@@ -62,6 +62,8 @@ class Placement:
     """For tests: every role sleeps up to this long before each piece of work."""
     measure_costs: bool = False
     """Also write to the metrics how many CPU seconds went into simulator, inference, learning and in all."""
+    timeline: bool = True
+    """Write down, in the run's folder, what every worker did lately and whom it waited for, and how long in all."""
     verify_storages: bool = False
     """For tests: poison every storage before it is written and check that nobody writes to one being read."""
 

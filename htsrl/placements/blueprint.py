@@ -42,6 +42,7 @@ from htsrl.roles.shared import Shared
 from htsrl.schedules.make import make_schedule
 from htsrl.schedules.schedule import Schedule
 from htsrl.spaces import Interface
+from htsrl.timeline.arrays import TimelineShape
 
 if TYPE_CHECKING:
     from htsrl.dataflow.parameters import ParameterRing
@@ -94,12 +95,22 @@ class Blueprint:
         """Whether executor i and actor i share a process and their environments."""
         return self.config.placement.resolved_actors(self.on_threads) == 0
 
+    @property
+    def num_workers(self) -> int:
+        """At most; where executors act for themselves, there are fewer."""
+        return len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
+
+    @property
+    def _timeline_shape(self) -> TimelineShape:
+        num_envs, max_lag = self.experiment.num_envs, self.schedule.max_lag
+        num_tracks = self.num_workers + (num_envs if self.on_threads else 0)
+        return TimelineShape(num_tracks, num_envs, depth=3 + (max_lag or 0))
+
     def block_specs(self) -> list[ArraySpec]:
-        num_workers = len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
         num_rows = self.trajectory.num_steps * self.trajectory.num_columns
         num_parameters, max_lag = self.parameter_specs[0].shape[-1], self.schedule.max_lag
         return [
-            *control_arrays(self.experiment.num_envs, num_workers),
+            *control_arrays(self.experiment.num_envs, self.num_workers),
             *self.trajectory.arrays(),
             *capsule_arrays(self.experiment.num_envs, num_places_for(max_lag)),
             *self.parameter_specs,
@@ -108,6 +119,7 @@ class Blueprint:
                 self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows, self.num_targets
             ),
             *self.schedule.arrays(self.experiment.num_envs),
+            *(self._timeline_shape.arrays() if self.config.placement.timeline else ()),
         ]
 
     def shared(self, block: SharedArrays) -> Shared:

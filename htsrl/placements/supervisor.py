@@ -38,6 +38,10 @@ class Listeners:
     on_report: Callable[[UpdateReport], None]
     on_checkpoint: Callable[[Written], None]
     on_restart: Callable[[str], None]
+    on_replaced: Callable[[str], None] = lambda name: None
+    """A worker, by its name, was started again."""
+    on_look: Callable[[], None] = lambda: None
+    """Whenever the supervisor looks around, at least about once a second."""
 
 
 class Supervisor:
@@ -92,6 +96,7 @@ class Supervisor:
                 with uninterrupted():
                     self._spares.look_after()
             self._look_for_hangs()
+            self._listeners.on_look()
 
     def stop(self) -> None:
         """Ask all workers to end, then make them; what the learner has still reported is passed on."""
@@ -177,6 +182,7 @@ class Supervisor:
         headline, *details = str(error).splitlines()
         self._details_shown = details
         self._listeners.on_restart("\n".join([f"{headline}; {hosted.name} is started again", *details]))
+        self._listeners.on_replaced(hosted.name)
         self._replace(number)
         return False
 

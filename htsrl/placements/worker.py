@@ -12,6 +12,7 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ from htsrl.numerics import use_one_thread
 from htsrl.placements.assignment import Assignment, Equipment
 from htsrl.placements.blueprint import Blueprint, read_blueprint
 from htsrl.placements.fork_server import FLAG, serve
+from htsrl.placements.instruments import Instruments
 from htsrl.placements.messages import ReportWriter
 from htsrl.placements.preparation import PrebuiltEnvs, prepare
 from htsrl.placements.sleeper import Sleeper
@@ -98,12 +100,14 @@ def _work(context: WorkerContext, report_writer: ReportWriter) -> None:
     shared = context.blueprint.shared(block)
     measures = context.blueprint.config.placement.measure_costs
     meter = Meter(shared.exchange.cpu_seconds[context.assignment.number]) if measures else None
-    sleeper = _sleeper(context, shared)
-    roles = _build_roles(context, block, shared, report_writer, sleeper, meter)
+    sleeper, instruments = _sleeper(context, shared), _instruments(context, block)
+    roles = _build_roles(context, block, shared, report_writer, sleeper, meter, instruments)
     while context.prebuilt_envs:
         context.prebuilt_envs.pop().close()
     with context.last_things:
-        _take_turns(context, shared, roles, sleeper, meter)
+        if instruments:
+            context.last_things.callback(instruments.close)
+        _take_turns(context, shared, roles, sleeper, meter, instruments)
     for role in roles:
         if isinstance(role, Executor | ThreadedExecutor):
             role.close()
@@ -117,6 +121,15 @@ def _sleeper(context: WorkerContext, shared: Shared) -> Sleeper:
     return Sleeper(assignment.hosted.name, assignment.number, shared.exchange, waiter, deadline_seconds)
 
 
+def _instruments(context: WorkerContext, block: SharedArrays) -> Instruments | None:
+    assignment, blueprint = context.assignment, context.blueprint
+    if not blueprint.config.placement.timeline:
+        return None
+    hosted = assignment.hosted
+    only_keeps_threads = blueprint.on_threads and hosted.executor is not None and hosted.actor is None
+    return Instruments(blueprint, block, assignment.number, has_own_work=not only_keeps_threads)
+
+
 def _build_roles(
     context: WorkerContext,
     block: SharedArrays,
@@ -124,11 +137,12 @@ def _build_roles(
     report_writer: ReportWriter,
     sleeper: Sleeper,
     meter: Meter | None,
+    instruments: Instruments | None,
 ) -> list[Role]:
     hosted, blueprint, doorbells = context.assignment.hosted, context.blueprint, context.assignment.doorbells
     roles: list[Role] = []
     if hosted.executor is not None:
-        roles.append(_build_executor(context, hosted.executor, shared, meter))
+        roles.append(_build_executor(context, hosted.executor, shared, meter, instruments))
     if hosted.actor is not None:
         if blueprint.light is None:
             use_one_thread()
@@ -136,6 +150,8 @@ def _build_roles(
         if meter:
             for policy, method in actor.answers.computations:
                 meter.watch(policy, method, Cost.INFERENCE)
+        if instruments:
+            instruments.watch_actor(actor)
         roles.append(actor)
     if hosted.gradient_worker is not None or hosted.learner:
         use_one_thread()
@@ -151,15 +167,20 @@ def _build_roles(
             )
             if meter:
                 meter.watch(gradient_worker, "carry_out", Cost.LEARNING)
+            if instruments:
+                instruments.watch_gradient_worker(gradient_worker)
             roles.append(gradient_worker)
         if hosted.learner:
             report = meter.read_total_before(report_writer.update) if meter else report_writer.update
             checkpoints = background_checkpoints(blueprint.config, block, shared, report_writer.checkpoint, beat)
             if meter:
                 meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
+            if instruments:
+                instruments.watch_checkpoints(checkpoints)
             context.last_things.callback(checkpoints.finish)
             wake, at_barrier = doorbells.ring_all, checkpoints.at_barrier
-            helpers = Helpers(GradientOrders(block), doorbells.ring_gradient_workers, sleeper.sleep_until)
+            wait = instruments.watch_wait(sleeper.sleep_until) if instruments else sleeper.sleep_until
+            helpers = Helpers(GradientOrders(block), doorbells.ring_gradient_workers, wait)
             has_helpers = len(blueprint.learner_shards) > 1
             learner = blueprint.build_learner(
                 block,
@@ -175,6 +196,8 @@ def _build_roles(
                 meter.watch(learner, "learn", Cost.LEARNING)
                 if learner.finisher:
                     meter.watch(learner.finisher, "complete", Cost.INFERENCE)
+            if instruments:
+                instruments.watch_learner(learner)
             roles.append(learner)
     return roles
 
@@ -202,7 +225,7 @@ def _last_after(finish: Notify, report: Callable[[UpdateReport], None]) -> Calla
 
 
 def _build_executor(
-    context: WorkerContext, index: int, shared: Shared, meter: Meter | None
+    context: WorkerContext, index: int, shared: Shared, meter: Meter | None, instruments: Instruments | None
 ) -> Executor | ThreadedExecutor:
     making = threading.Lock()  # constructors of several may not bear each other, on threads
 
@@ -217,12 +240,19 @@ def _build_executor(
         env_runner = context.blueprint.build_env_runner(env, shared, make_env)
         if meter:
             meter.watch(env_runner, "keep_capsule", Cost.KEEPING)
+        if instruments and context.blueprint.on_threads:
+            instruments.watch_lane(env_runner, context.assignment.doorbells.executor_of[env])
+        elif instruments:
+            instruments.watch_env_runner(env_runner)
         return env_runner
 
     doorbells, envs = context.assignment.doorbells, context.blueprint.executor_envs[index]
     if not context.blueprint.on_threads:
         bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
-        return Executor([make_env_runner(env) for env in envs], bells)
+        env_runners = [make_env_runner(env) for env in envs]
+        if instruments:
+            instruments.watch_executor(env_runners)
+        return Executor(env_runners, bells)
 
     def notify_learner() -> None:
         if meter:
@@ -238,12 +268,19 @@ def _build_executor(
 
 
 def _take_turns(
-    context: WorkerContext, shared: Shared, roles: list[Role], sleeper: Sleeper, meter: Meter | None
+    context: WorkerContext,
+    shared: Shared,
+    roles: list[Role],
+    sleeper: Sleeper,
+    meter: Meter | None,
+    instruments: Instruments | None,
 ) -> None:
     """Work while there is work; else look once more after clearing the doorbell, then sleep until it rings."""
     jitter_seconds, exchange = context.blueprint.config.placement.jitter_seconds, shared.exchange
     turns = [Jittery(role, jitter_seconds) for role in roles] if jitter_seconds else roles
     sleeper.has_started()
+    if instruments:
+        instruments.have_started()
     while not exchange.stopping:
         if meter:
             meter.read_total()
@@ -253,7 +290,10 @@ def _take_turns(
         sleeper.clear()
         if exchange.stopping or advance_all(turns):
             continue
+        start = time.monotonic_ns()
         sleeper.sleep(lambda: "; ".join(role.waits_for() for role in roles), may_be_long=lambda: _has_finished(roles))
+        if instruments:
+            instruments.slept_since(start)
 
 
 def _keep_to_this_process(equipment: Equipment) -> None:

@@ -60,7 +60,7 @@ class EnvRunner:
         self.stage = Stage.VERSION if num_rollouts else Stage.NOTHING
         self.rollout = 0
         self.row = 0
-        self._agents = agents
+        self.agents = agents
         self._episode = Episode.of(agents.env)
         self._capsules = shared.capsules
         self._capsule: Capsule | None = None  # where this rollout started from
@@ -79,7 +79,7 @@ class EnvRunner:
         self._columns = shared.storages.spec.columns_of(index)
         self._own: Rows = {}  # the columns of this rollout, of every field
         self._own_observations: Rows = {}
-        self._first_column = index * self._agents.num_agents
+        self._first_column = index * self.agents.num_agents
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
         if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
@@ -110,7 +110,7 @@ class EnvRunner:
         return True
 
     def close(self) -> None:
-        self._agents.close()
+        self.agents.close()
 
     def keep_capsule(self) -> None:
         """Put down what brings the environment back to the start of the rollout that follows."""
@@ -160,16 +160,16 @@ class EnvRunner:
 
     def _draw_noise(self) -> None:
         noise, first_step = self._storages.spec.noise, self.rollout * self._num_steps
-        for column in range(self._first_column, self._first_column + self._agents.num_agents):
+        for column in range(self._first_column, self._first_column + self.agents.num_agents):
             rows = noise.draw(self._seed, column, first_step, self._num_steps)
             self._storages["noise"][self._storage, : self._num_steps, column] = rows
 
     def _step(self) -> None:
         own, row = self._own, self.row
-        action = self._agents.to_env(own["actions"][row])
+        action = self.agents.to_env(own["actions"][row])
         seen = self._observations(row + 1)
         kill_point("before a step")
-        outcome = self._blaming("step", action, self._agents.step, action, seen)
+        outcome = self._blaming("step", action, self.agents.step, action, seen)
         own["rewards"][row] = outcome.rewards
         kill_point("inside a storage write")
         own["terminated"][row] = outcome.terminated
@@ -213,8 +213,8 @@ class EnvRunner:
 
     def _ask_for_action(self) -> None:
         self.stage = Stage.ACTION
-        if self._agents.is_team:
-            self._own["active"][self.row] = self._agents.active
+        if self.agents.is_team:
+            self._own["active"][self.row] = self.agents.active
         kill_point("before a request")
         self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
         kill_point("after a request")
@@ -227,7 +227,7 @@ class EnvRunner:
         self._episode.begin_next()
         self._note_episode(self.row)
         seed, seen = self._reset_seed(), self._observations(self.row)
-        info = self._blaming("reset", seed, self._agents.reset, seed, seen)
+        info = self._blaming("reset", seed, self.agents.reset, seed, seen)
         if self._storages.spec.state_size:
             self._own[RECURRENT_STATE][self.row] = 0.0
         if self.row > 0:

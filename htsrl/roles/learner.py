@@ -76,6 +76,7 @@ class Learner:
         if finisher and shared.exchange.published_version == shared.exchange.restored_version:
             with self._numerics:
                 finisher.add_activations()
+        self.gradient = state.gradient
         self._beat = state.gradient.beat
         self._algorithm = build_algorithm(experiment)
         self._discount = CommonSettings.of(experiment.algorithm).discount
@@ -94,10 +95,10 @@ class Learner:
         if self.finished or not self._source.is_ready(self.update):
             return False
         with self._numerics:
-            self._make_version()
+            self.make_version()
         return True
 
-    def _make_version(self) -> None:
+    def make_version(self) -> None:
         self._source.claim(self.update)
         fields = self._source.fields(self.update)
         self._source.check_versions(self.update, fields)
@@ -117,7 +118,7 @@ class Learner:
         assert self._verification_hash() == verification_hash, (
             f"somebody wrote to {self._source.describe(self.update)} while the learner read it"
         )
-        self._publish(metrics, batch_hash, self._source.provenance(self.update, fields), episodes)
+        self.publish(metrics, batch_hash, self._source.provenance(self.update, fields), episodes)
 
     def waits_for(self) -> str:
         return self._source.waits_for(self.update)
@@ -142,7 +143,7 @@ class Learner:
                 "learning_rate or max_gradient_norm, or look at the scale of the rewards"
             ) from error
 
-    def _publish(
+    def publish(
         self,
         metrics: dict[str, float],
         batch_hash: BatchHash,

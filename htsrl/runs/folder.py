@@ -148,7 +148,13 @@ class RunFolder:
         for folder in (self.checkpoints_dir, self.tensorboard_dir):
             shutil.rmtree(folder, ignore_errors=True)
         files = (self.metrics_file, self.digest_file, self.schedule_file, self.policy_file, self.curve_file)
-        for file in (*files, self.path / "result.json", self._numerics_changes_file, *self.path.glob("*.tmp")):
+        for file in (
+            *files,
+            self.path / "timeline.json",
+            self.path / "result.json",
+            self._numerics_changes_file,
+            *self.path.glob("*.tmp"),
+        ):
             file.unlink(missing_ok=True)
 
     def save_config(self, config: Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 from htsrl.checkpoint.archive import Archive
 from htsrl.checkpoint.background import Written
@@ -21,12 +22,14 @@ from htsrl.observers.parameters import read_parameters
 from htsrl.placements.assignment import worker_layout
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
+from htsrl.placements.instruments import track_names
 from htsrl.placements.processes import run_processes
 from htsrl.placements.supervisor import Listeners
 from htsrl.roles.shared import Shared
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.recorder import Recorder, Standing
 from htsrl.runs.reproducer import reproducer_of
+from htsrl.timeline.document import TimelineFile
 
 
 def run_to_end(
@@ -41,6 +44,8 @@ def run_to_end(
     archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, recorder.say, recorder.sync)
     run = run_inline if config.placement.backend == "inline" else run_processes
     dispatch = Dispatch(watching, recorder.say, lambda version: read_parameters(parameters, shared, version))
+
+    timeline = TimelineFile(block, track_names(blueprint), folder.path) if config.placement.timeline else None
 
     def at_the_end(what: str, write: Callable[[], None]) -> None:
         last_things.callback(_unless_the_disk_is_full, what, write, recorder.say)
@@ -61,6 +66,8 @@ def run_to_end(
         last_things.callback(lambda: dispatch.close(recorder.result()))
         at_the_end("the result", lambda: folder.save_result(recorder.result()))
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
+        if timeline:
+            at_the_end("the timeline", timeline.write)
         at_the_end("the state", lambda: _save_state(archive, blueprint, block, recorder.version))
         try:
             if blueprint.on_threads and config.placement.executor_threads is None:
@@ -70,7 +77,10 @@ def run_to_end(
                 )
             dispatch.start(ObservedRun(config, folder.path, standing.version, standing.steps, dispatch.request_stop))
             if not standing.is_finished:  # else it was killed with nothing left to do but to write the results
-                run(blueprint, block, Listeners(on_report, on_checkpoint, recorder.note_restart))
+                listeners = Listeners(on_report, on_checkpoint, recorder.note_restart)
+                if timeline:
+                    listeners = replace(listeners, on_replaced=timeline.note_restart, on_look=timeline.write_if_due)
+                run(blueprint, block, listeners)
             if recorder.goal_reached:
                 goal, reached = config.experiment.stop_at_return, recorder.result().mean_return
                 recorder.say(

@@ -23,22 +23,22 @@ README = (FOLDER / "README.md").read_text()
 MODELS = {path.stem: path.read_text() for path in FOLDER.glob("*.pml")}
 NUM_STEPS = 3
 IN_ORDER = {
-    "roles/learner.py::Learner._publish": (
+    "roles/learner.py::Learner.publish": (
         "_parameters.commit(",
         "_slots.write(",
         "_outlets.report(",
         "published_version =",
     ),
-    "roles/learner.py::Learner._make_version": (
+    "roles/learner.py::Learner.make_version": (
         "check_versions(",
         "complete(",
         "at_barrier(",
         "_learn_or",
-        "_publish(",
+        "publish(",
     ),
     "roles/actor.py::Actor._act": ("_fields[name][cells] =", '_fields["versions"][cells] =', "_hand_over("),
     "roles/actor.py::Actor._value": ('_fields["bootstrap_values"]', "_hand_over("),
-    "roles/env_runner.py::EnvRunner._step": ("_agents.step", 'own["rewards"][row] =', "_enter_next_row("),
+    "roles/env_runner.py::EnvRunner._step": ("agents.step", 'own["rewards"][row] =', "_enter_next_row("),
     "roles/env_runner.py::EnvRunner._complete_rollout": ("keep_capsule()", "completed_rollouts[self.index] ="),
     "roles/env_runner.py::EnvRunner.keep_capsule": ("_recall.keep", "_capsules.put("),
     "roles/env_runner.py::EnvRunner._begin_rollout": (

@@ -242,7 +242,7 @@ def take_turns(doorbell: Doorbell, lifeline: int, arrives_after_look: int, deadl
     shared = SimpleNamespace(exchange=exchange)
     role = Postbox(shared, doorbell, arrives_after_look)
     run: tuple[Any, Any] = post, shared
-    _take_turns(*run, [role], _sleeper(*run), meter=None)
+    _take_turns(*run, [role], _sleeper(*run), meter=None, instruments=None)
     return role
 
 
