@@ -58,7 +58,7 @@ IN_ORDER = {
     "roles/executor.py::Executor.advance": ("env_runner.advance()", "notify_actors(", "notify_learner("),
     "dataflow/gradient_orders.py::GradientOrders.issue": ("self.unanswered()", "_order[1:] =", "_order[0] +="),
     "roles/gradient_worker.py::GradientWorker.advance": ("pending(", "carry_out(", "answer(", "_notify_learner()"),
-    "algorithms/gradient.py::Gradient.take": ("self._ask(", "_shards.take(", "await_answers()", "add_up()"),
+    "algorithms/gradient.py::Gradient.take": ("self._ask(", "self.shards.take(", "await_answers()", "add_up()"),
     "algorithms/draft.py::Drafts.begin": ("_gradient.begin(", "_ring.draft("),
 }
 """What the models rely on: these come one after the other in the function."""
