@@ -63,7 +63,7 @@ class Instruments:
         if self._track:
             for clock in self._clocks:
                 clock.count()
-            self._track.flush(now())
+            self._track.close()
 
     def watch_env_runner(self, env_runner: EnvRunner) -> None:
         self._clocks.append(self._watch_env_runner(env_runner, self.track))
@@ -109,7 +109,7 @@ class Instruments:
         def written_down(close: Any) -> Any:
             def write_and_close() -> None:
                 clock.count()
-                track.flush(now())
+                track.close()
                 close()
 
             return write_and_close

@@ -21,6 +21,8 @@ from htsrl.timeline.kinds import Kind
 
 LONG_NS = 1_000_000
 WINDOW_NS = 20_000_000
+CPU_EVERY_NS = 5_000_000_000
+"""Reading a process's CPU time is a system call that takes milliseconds on some kernels."""
 HEAD, AS_OF, CPU_NS, STEP = int(Word.HEAD), int(Word.AS_OF), int(Word.CPU_NS), int(Kind.STEP)
 """Plain numbers: members of an enumeration take longer to find."""
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -110,8 +112,13 @@ class Track:
         self._short_kinds.clear()
         self._window_start = self._words[AS_OF] = end
         if end >= self._cpu_due:
-            self._words[CPU_NS] = self._cpu_before + self._cpu_clock()  # a system call, unlike the other clock
-            self._cpu_due = end + WINDOW_NS
+            self._words[CPU_NS] = self._cpu_before + self._cpu_clock()
+            self._cpu_due = end + CPU_EVERY_NS
+
+    def close(self) -> None:
+        """Write down what is not yet."""
+        self._cpu_due = 0
+        self.flush(now())
 
     def _put_short(self, kind: int, start: int, duration: int, count: int) -> int:
         """Spans of a window, laid end to end; returns where the next may begin."""
