@@ -4,7 +4,7 @@ from htsrl.numerics import prepare_process
 
 prepare_process()  # before torch computes anything
 
-from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement  # noqa: E402
+from htsrl.config import A2C, PPO, SAC, Config, Experiment, Network, Placement  # noqa: E402
 from htsrl.config.presets import preset  # noqa: E402
 from htsrl.envs.check.check import check_env  # noqa: E402
 from htsrl.envs.check.findings import Finding, Report  # noqa: E402
@@ -35,6 +35,7 @@ __version__ = "0.2.0"
 __all__ = [
     "A2C",
     "PPO",
+    "SAC",
     "CheckpointDamaged",
     "CheckpointEvent",
     "Config",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from htsrl.algorithms.algorithm import Algorithm, Metrics, RunFacts, Update
     from htsrl.algorithms.batch import Batch, flat_steps
     from htsrl.algorithms.draft import Draft
-    from htsrl.algorithms.objective import BatchObjective, Objective, PolicyOutputs
+    from htsrl.algorithms.models import Model, Models
+    from htsrl.algorithms.objective import BatchObjective, ModelsObjective, Objective, PolicyOutputs
     from htsrl.algorithms.returns import Transitions, gae, n_step_returns
     from htsrl.algorithms.sequences import Chosen
     from htsrl.algorithms.statistics import Statistics, explained_variance, normalized
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from htsrl.dataflow.exchange import Exchange, Request
     from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
     from htsrl.dataflow.storage import Storages
+    from htsrl.dataflow.trajectory import Field, final_observations, step_info
     from htsrl.errors import ConfigError
     from htsrl.metrics.evaluation import Evaluation
     from htsrl.metrics.result import RunResult
@@ -36,7 +38,8 @@ _PLACES = {
     "htsrl.algorithms.algorithm": ("Algorithm", "Metrics", "RunFacts", "Update"),
     "htsrl.algorithms.batch": ("Batch", "flat_steps"),
     "htsrl.algorithms.draft": ("Draft",),
-    "htsrl.algorithms.objective": ("BatchObjective", "Objective", "PolicyOutputs"),
+    "htsrl.algorithms.models": ("Model", "Models"),
+    "htsrl.algorithms.objective": ("BatchObjective", "ModelsObjective", "Objective", "PolicyOutputs"),
     "htsrl.algorithms.returns": ("Transitions", "gae", "n_step_returns"),
     "htsrl.algorithms.sequences": ("Chosen",),
     "htsrl.algorithms.statistics": ("Statistics", "explained_variance", "normalized"),
@@ -44,6 +47,7 @@ _PLACES = {
     "htsrl.dataflow.exchange": ("Exchange", "Request"),
     "htsrl.dataflow.shared_arrays": ("ArraySpec", "SharedArrays"),
     "htsrl.dataflow.storage": ("Storages",),
+    "htsrl.dataflow.trajectory": ("Field", "final_observations", "step_info"),
     "htsrl.errors": ("ConfigError",),
     "htsrl.metrics.evaluation": ("Evaluation",),
     "htsrl.observers.observer": ("CheckpointEvent", "EpisodeEvent", "ObservedRun", "Observer", "UpdateEvent"),
@@ -72,9 +76,13 @@ __all__ = [
     "Evaluation",
     "Exchange",
     "Experiment",
+    "Field",
     "FixedLag",
     "IntervalSource",
     "Metrics",
+    "Model",
+    "Models",
+    "ModelsObjective",
     "Objective",
     "ObservedRun",
     "Observer",
@@ -92,11 +100,13 @@ __all__ = [
     "Update",
     "UpdateEvent",
     "explained_variance",
+    "final_observations",
     "flat_steps",
     "gae",
     "n_step_returns",
     "normalized",
     "shuffled",
+    "step_info",
 ]
 
 

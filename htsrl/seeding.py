@@ -6,6 +6,7 @@ whose counter names the place: (seed, env, step), (seed, env, episode), (seed, u
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,6 +26,8 @@ class Purpose(IntEnum):
     NETWORK = 4
     EVALUATION_RESET = 5
     EVALUATION_NOISE = 6
+    REPLAY = 7
+    LEARNING = 8
 
 
 def _philox(seed: int, purpose: Purpose, index: int = 0, counter: tuple[int, int] = (0, 0)) -> np.random.Philox:
@@ -37,14 +40,21 @@ def reset_seed(seed: int, env: int, episode: int, purpose: Purpose = Purpose.RES
     return int(_philox(seed, purpose, env, (episode, 0)).random_raw()) >> 33
 
 
-def network_seed(seed: int) -> int:
-    return int(_philox(seed, Purpose.NETWORK).random_raw()) >> 1
+def network_seed(seed: int, model: str = "") -> int:
+    """The seed of the initial values of the policy, or of another model by its name."""
+    return int(_philox(seed, Purpose.NETWORK, zlib.crc32(model.encode())).random_raw()) >> 1
 
 
 def shuffled(seed: int, update: int, epoch: int, size: int) -> NDArray[np.int64]:
     """The order in which epoch `epoch` of update `update` visits its `size` steps."""
     generator = np.random.Generator(_philox(seed, Purpose.SHUFFLE, epoch, (0, update)))
     return generator.permutation(size)
+
+
+def replay_draws(seed: int, update: int, gradient_step: int, population: int, size: int) -> NDArray[np.int64]:
+    """Which of `population` transitions a gradient step of an update learns from, drawn with replacement."""
+    generator = np.random.Generator(_philox(seed, Purpose.REPLAY, gradient_step, (0, update)))
+    return generator.integers(0, population, size)
 
 
 @dataclass(frozen=True)

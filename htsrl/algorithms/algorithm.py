@@ -13,9 +13,12 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.objective import Objective
 from htsrl.config import Experiment
-from htsrl.config.algorithm_settings import algorithm_of
+from htsrl.config.algorithm_settings import CommonSettings, algorithm_of
 from htsrl.config.run_facts import RunFacts
+from htsrl.dataflow.trajectory import FINAL_PREFIX, STEP_INFO_PREFIX, Field, final_observations
+from htsrl.errors import ConfigError
 from htsrl.policies.policy import Policy
+from htsrl.spaces import Interface
 
 __all__ = ["Algorithm", "Metrics", "RunFacts", "Update", "build_algorithm"]
 
@@ -32,7 +35,11 @@ class Update:
 
 
 class Algorithm(Protocol):
-    """Built from its settings wherever gradients are taken; all that it needs to remember is in the draft."""
+    """Built from its settings wherever gradients are taken; all that it needs to remember is in the draft.
+
+    It may also have `models(interface, network)`, a `Model` by name for each that it learns with beside the policy, and
+    `fields(interface)`, what it wants stored of every step: `final_observations(interface)`, `step_info(key)`.
+    """
 
     Settings: ClassVar[type[Any]]
     """A frozen dataclass: flags, config.json and `--help` follow from it."""
@@ -54,6 +61,24 @@ class Algorithm(Protocol):
 
     def improve(self, update: Update, draft: Draft, batch: Batch) -> Metrics:
         """One update: set the targets, take gradients, step; returns what to report."""
+
+
+def own_fields(algorithm: Algorithm, settings: Any, interface: Interface) -> list[Field]:
+    """What the algorithm wants stored of every step beside the usual: what its `fields(interface)` says, if it has it.
+
+    ConfigError for a field that nobody would write.
+    """
+    declared: list[Field] = list(getattr(algorithm, "fields", lambda _: ())(interface))
+    has_final = any(field.name.startswith(FINAL_PREFIX) for field in declared)
+    if CommonSettings.of(settings).replay_capacity and not has_final:
+        declared += final_observations(interface)  # a replay buffer holds what truly followed
+    for field in declared:
+        if not field.name.startswith((FINAL_PREFIX, STEP_INFO_PREFIX)):
+            raise ConfigError(
+                f"the algorithm asks for a field {field.name!r} that nobody writes; use final_observations(interface) "
+                "or step_info(KEY)"
+            )
+    return declared
 
 
 def build_algorithm(experiment: Experiment) -> Algorithm:

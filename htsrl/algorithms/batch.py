@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from htsrl.algorithms.returns import Transitions, true_next_values
-from htsrl.dataflow.trajectory import RECURRENT_STATE
+from htsrl.dataflow.trajectory import FINAL_PREFIX, RECURRENT_STATE, STEP_INFO_PREFIX
+from htsrl.sources.replay import ReplayBuffer
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Batch:
     """Whether an agent took part in the step, where agents may come and go; nothing is learned from the others."""
     states: Tensor | None = None
     """The recurrent state before each step, where the policy has one."""
+    final: Mapping[str, Tensor] = field(default_factory=dict)
+    """True next observations where the next row cannot show them, if the algorithm asks for them."""
+    step_info: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the algorithm asks for of every step's `info`, by key."""
+    replay: ReplayBuffer | None = None
+    """The newest transitions, this batch among them, for algorithms with a `replay_capacity`."""
 
     @classmethod
     def from_storage(cls, fields: Mapping[str, NDArray[Any]], names: tuple[str, ...], device: torch.device) -> Batch:
@@ -42,7 +49,23 @@ class Batch:
             ),
             active=tensors.get("active"),
             states=tensors.get(RECURRENT_STATE),
+            final=_beginning_with(FINAL_PREFIX, tensors),
+            step_info=_beginning_with(STEP_INFO_PREFIX, tensors),
         )
+
+    def next_observations(self) -> dict[str, Tensor]:
+        """`[T, B, ...]`: what truly followed every step, for algorithms that ask for final observations."""
+        assert self.final, "the algorithm has to ask for `final_observations` in its `fields`"
+        ends_TB = self.steps.terminated_TB | self.steps.truncated_TB
+        ends_TB = ends_TB.index_fill(0, torch.tensor([len(ends_TB) - 1], device=ends_TB.device), True)
+        following = {}
+        for name, final in self.final.items():
+            shifted = torch.cat([self.observations[name][1:], final[-1:]])
+            following[name] = torch.where(ends_TB.view(*ends_TB.shape, *[1] * (final.dim() - 2)), final, shifted)
+        return following
+
+    def with_replay(self, replay: ReplayBuffer | None) -> Batch:
+        return self if replay is None else replace(self, replay=replay)
 
     def with_rewards(self, rewards_TB: Tensor) -> Batch:
         return replace(self, steps=replace(self.steps, rewards_TB=rewards_TB))
@@ -63,6 +86,10 @@ class Batch:
         if self.active is not None:
             ends_TB = ends_TB | ~self.active
         return torch.cat([torch.zeros_like(ends_TB[:1]), ends_TB[:-1]])
+
+
+def _beginning_with(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
 
 
 def flat_steps(tensor: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from torch import Tensor
 
 from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.algorithms.models import Models
 from htsrl.algorithms.sequences import Chosen, Piece, Rows, Sequences, taken
 from htsrl.algorithms.statistics import EPSILON, normalized
 from htsrl.policies.distributions import Distribution
@@ -30,6 +31,20 @@ class Objective(Protocol):
 
     def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
         """Means over those steps: what to differentiate, then the parts to report."""
+
+
+class ModelsObjective(Protocol):
+    """The losses of an algorithm with several models."""
+
+    num_parts: int
+    epoch: int
+
+    def learned_rows(self, chosen: Chosen) -> Rows:
+        """The steps that the loss of these sequences is about."""
+
+    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
+        """Means over those steps: what to differentiate by the parameters of this model, then the parts to report;
+        `num_parts` numbers in all."""
 
 
 class PolicyOutputs(NamedTuple):

@@ -96,12 +96,17 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
 
 
 def _version_views(block: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """What belongs to versions in use: all slots but the one that the next version takes."""
+    """What belongs to versions in use: all slots but the one that the next version takes, and what they have filled.
+
+    Of what is written over in turn, the next version's update may have written some already; it writes the same again.
+    """
     for spec in block.specs:
         if spec.kept_by == "version":
             num_slots = spec.shape[0]
             for in_use in range(max(version + 2 - num_slots, 0), version + 1):
                 yield f"version {in_use}/{spec.name}", block[spec.name][slot_of(in_use, num_slots), ...]
+        elif spec.kept_by == "filled":
+            yield spec.name, block[spec.name][: version * spec.rows_per_version]
 
 
 def _env_views(shared: Shared, block: SharedArrays, storages: Sequence[int]) -> Iterator[tuple[str, NDArray[Any]]]:

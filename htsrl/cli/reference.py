@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from htsrl.config import A2C, PPO, Experiment, Network, Placement
+from htsrl.config import A2C, PPO, SAC, Experiment, Network, Placement
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.metrics.names import METRICS
 
@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, type] = {
     "Experiment": Experiment,
     "PPO": PPO,
     "A2C": A2C,
+    "SAC": SAC,
     "Network": Network,
     "Placement": Placement,
 }

@@ -12,6 +12,7 @@ from htsrl.config.experiment import (
 from htsrl.config.network import Network, NetworkFactory
 from htsrl.config.placement import MAX_ENVS_ON_THREADS, MAX_THREADS, Placement, available_cores
 from htsrl.config.ppo import PPO
+from htsrl.config.sac import SAC
 
 __all__ = [
     "A2C",
@@ -19,6 +20,7 @@ __all__ = [
     "MAX_ENVS_ON_THREADS",
     "MAX_THREADS",
     "PPO",
+    "SAC",
     "USUAL_MINIBATCHES",
     "AlgorithmSettings",
     "Config",

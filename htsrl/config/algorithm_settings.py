@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
@@ -16,7 +16,11 @@ import cloudpickle
 from htsrl.config.plugins import entry_points_of, import_named
 from htsrl.errors import ConfigError
 
-BUILT_IN: Mapping[str, str] = {"a2c": "htsrl.algorithms.a2c:A2CAlgorithm", "ppo": "htsrl.algorithms.ppo:PPOAlgorithm"}
+BUILT_IN: Mapping[str, str] = {
+    "a2c": "htsrl.algorithms.a2c:A2CAlgorithm",
+    "ppo": "htsrl.algorithms.ppo:PPOAlgorithm",
+    "sac": "htsrl.algorithms.sac:SACAlgorithm",
+}
 ENTRY_POINTS = "htsrl.algorithms"
 """The group under which installed packages register algorithms, as `name = "module:Class"`."""
 NESTED = ".Settings"
@@ -43,10 +47,12 @@ class CommonSettings:
     optimizer: str = "adam"
     rmsprop_decay: float = 0.99
     optimizer_epsilon: float = 1e-5
+    replay_capacity: int = 0
+    required_network: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Any) -> CommonSettings:
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = [own.name for own in dataclasses.fields(cls)]
         if isinstance(settings, PackedSettings):
             return settings.common
         if isinstance(settings, NamedAlgorithm):
@@ -130,6 +136,6 @@ def algorithm_name(settings: Any) -> str:
 
 
 def _own_settings() -> Mapping[str, type]:
-    from htsrl.config import A2C, PPO
+    from htsrl.config import A2C, PPO, SAC
 
-    return {"a2c": A2C, "ppo": PPO}
+    return {"a2c": A2C, "ppo": PPO, "sac": SAC}

@@ -66,13 +66,21 @@ RULES: dict[str, Rule] = {
     "num_executors": AT_LEAST_1,
     "num_minibatches": AT_LEAST_1,
     "queue_length": (lambda x: 2 <= x <= MAX_QUEUE, f"from 2 to {MAX_QUEUE}"),
+    "follow_rate": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    "initial_temperature": ABOVE_0,
+    "learning_starts": NOT_NEGATIVE,
+    "minibatch_size": AT_LEAST_1,
+    "n_step": AT_LEAST_1,
     "optimizer_epsilon": ABOVE_0,
+    "replay_capacity": NOT_NEGATIVE,
     "rmsprop_decay": (lambda x: 0 <= x < 1, "from 0 to below 1"),
     "seed": (lambda x: 0 <= x < 2**63, "from 0 to 2**63 - 1"),
     "sync_interval": AT_LEAST_1,
     "target_kl": ABOVE_0,
+    "temperature_learning_rate": ABOVE_0,
     "total_steps": AT_LEAST_1,
     "unroll_length": AT_LEAST_1,
+    "update_to_data": ABOVE_0,
     "value_clip_range": ABOVE_0,
     "value_coefficient": NOT_NEGATIVE,
 }
@@ -88,6 +96,8 @@ def check(config: Config) -> Config:
     _check_class("placement", config.placement, Placement)
     algorithm_name(given.algorithm)
     _check_class("network", given.network, Network)
+    required = CommonSettings.of(given.algorithm).required_network
+    given = dataclasses.replace(given, network=dataclasses.replace(given.network, **required))
     if not (isinstance(given.env, str) or callable(given.env)):
         raise ConfigError(f"env={given.env!r} must be a Gymnasium id or a callable that returns an environment")
     experiment = _check_fields(
@@ -202,6 +212,12 @@ def _check_sizes(experiment: Experiment) -> None:
     if alpha % unroll:
         raise ConfigError(
             f"sync_interval={alpha} is not a multiple of unroll_length={unroll}; use {_near_multiples(alpha, unroll)}"
+        )
+    capacity = CommonSettings.of(algorithm).replay_capacity
+    if 0 < capacity < experiment.batch_steps:
+        raise ConfigError(
+            f"replay_capacity={capacity} is less than the {experiment.batch_steps} steps of one interval of all "
+            "environments; use more, a shorter sync_interval or fewer environments"
         )
     gradient_steps = experiment.num_envs * unroll
     if has_minibatches(algorithm):

@@ -37,5 +37,7 @@ class Network:
     """What keeps continuous actions within their bounds: cutting them off there, or a hyperbolic tangent."""
     initial_log_std: float = 0.0
     """Logarithm of the standard deviation that continuous actions start with."""
+    state_dependent_std: bool = False
+    """Let the standard deviation of continuous actions depend on what is seen; SAC's always does."""
     normalize_observations: bool = False
     """Bring observations to mean 0 and deviation 1 by running statistics, which are updated at barriers."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from htsrl.config import A2C, PPO, EnvFactory, Experiment, Network
+from htsrl.config import A2C, PPO, SAC, EnvFactory, Experiment, Network
 from htsrl.errors import ConfigError
 
 # Shards are for large minibatches of images. One process learns from 4 shards of 128 of the usual 512 frames about as
@@ -69,10 +69,18 @@ MUJOCO_A2C = {
     "sync_interval": 8,
     "total_steps": 1_000_000,
 }
+# The usual SAC (https://arxiv.org/abs/1812.05905): a gradient step for every step of an environment.
+CONTROL_SAC = {
+    "algorithm": SAC(learning_starts=5000),
+    "network": Network(hidden_sizes=(256, 256), activation="relu"),
+    "num_envs": 4,
+    "sync_interval": 8,
+    "total_steps": 1_000_000,
+}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "atari": {"ppo": ATARI_PPO, "a2c": ATARI_A2C},
     "football": {"ppo": FOOTBALL_PPO, "a2c": FOOTBALL_A2C},
-    "mujoco": {"ppo": MUJOCO_PPO, "a2c": MUJOCO_A2C},
+    "mujoco": {"ppo": MUJOCO_PPO, "a2c": MUJOCO_A2C, "sac": CONTROL_SAC},
 }
 
 

@@ -57,6 +57,8 @@ class Order(NamedTuple):
     end: int
     num_steps: int
     """The loss is a mean over so many."""
+    model: int = 0
+    """0: of the policy, by an objective that is given the policy alone. Others: place among all models, from 1 on."""
 
 
 def gradient_arrays(

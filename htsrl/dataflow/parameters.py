@@ -3,13 +3,17 @@
 A slot holds the parameters, the optimizer's state and the running statistics behind them, so an update reads one
 whole slot and writes another, and a kill in the middle leaves a whole state behind. On the CPU the modules are views
 into the slots and publishing copies nothing; on another device each slot has a mirror there.
+
+Further models of an algorithm, such as critics and target networks, have rings of their own beside the policy's, which
+drafts and commits them along with its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from htsrl.dataflow.shared_arrays import ALIGNMENT, ArraySpec, SharedArrays
-from htsrl.dataflow.versions import num_slots_for, slot_of
+from htsrl.dataflow.versions import POLICY, num_slots_for, slot_of
 
 FLOAT_BYTES = 4
 
@@ -57,15 +61,22 @@ def _shaped_like(parameter: torch.Tensor, part: torch.Tensor, is_convolution: bo
 
 
 def parameter_arrays(
-    module: nn.Module, num_optimizer_vectors: int, num_slots: int = num_slots_for(max_lag=1)
+    module: nn.Module, num_optimizer_vectors: int, num_slots: int = num_slots_for(max_lag=1), model: str = POLICY
 ) -> list[ArraySpec]:
     """A slot is [parameters, optimizer vectors ...], and beside it the optimizer's step count and the statistics."""
+    slots, steps, statistics = _array_names(model)
     size, num_statistics = FlatLayout.of(module).size, sum(s.numel() for s in statistics_of(module).values())
     return [
-        ArraySpec("parameter_slots", (num_slots, 1 + num_optimizer_vectors, size), "float32", kept_by="version"),
-        ArraySpec("optimizer_steps", (num_slots,), "float32", kept_by="version"),
-        ArraySpec("statistics", (num_slots, num_statistics), "float64", kept_by="version"),
+        ArraySpec(slots, (num_slots, 1 + num_optimizer_vectors, size), "float32", kept_by="version"),
+        ArraySpec(steps, (num_slots,), "float32", kept_by="version"),
+        ArraySpec(statistics, (num_slots, num_statistics), "float64", kept_by="version"),
     ]
+
+
+def _array_names(model: str) -> tuple[str, str, str]:
+    """The policy's arrays are called as they are, those of another model by its name too."""
+    prefix = "" if model == POLICY else f"model {model}/"
+    return f"{prefix}parameter_slots", f"{prefix}optimizer_steps", f"{prefix}statistics"
 
 
 def statistics_of(module: nn.Module) -> dict[tuple[nn.Module, str], torch.Tensor]:
@@ -90,10 +101,20 @@ def bind_statistics(module: nn.Module, flat: torch.Tensor) -> None:
 class ParameterRing:
     """The newest versions, each as a module that reads its slot."""
 
-    def __init__(self, block: SharedArrays, build_module: Callable[[], nn.Module], device: torch.device) -> None:
-        self._shared = torch.from_numpy(block["parameter_slots"])
-        self._shared_steps = torch.from_numpy(block["optimizer_steps"])
-        self._shared_statistics = torch.from_numpy(block["statistics"])
+    def __init__(
+        self,
+        block: SharedArrays,
+        build_module: Callable[[], nn.Module],
+        device: torch.device,
+        model: str = POLICY,
+        further: Mapping[str, ParameterRing] = MappingProxyType({}),
+    ) -> None:
+        """`further` are the rings of the algorithm's other models, by name."""
+        slots, steps, statistics = _array_names(model)
+        self.further = further
+        self._shared = torch.from_numpy(block[slots])
+        self._shared_steps = torch.from_numpy(block[steps])
+        self._shared_statistics = torch.from_numpy(block[statistics])
         self._on_host = device.type == "cpu"
         self.slots = self._shared if self._on_host else self._shared.to(device)
         self.steps = self._shared_steps if self._on_host else self._shared_steps.to(device)
@@ -102,8 +123,8 @@ class ParameterRing:
         self.modules = [deepcopy(module) for _ in self.slots]
         self.layout = FlatLayout.of(self.modules[0])
         self._mirrored_versions = [-1] * len(self.modules)
-        for module, slot, statistics in zip(self.modules, self.slots, self.statistics, strict=True):
-            bind_statistics(module, statistics)
+        for module, slot, of_slot in zip(self.modules, self.slots, self.statistics, strict=True):
+            bind_statistics(module, of_slot)
             for parameter, view in zip(module.parameters(), self.layout.views(slot[0], module), strict=True):
                 parameter.data = view
 
@@ -126,9 +147,14 @@ class ParameterRing:
         return [array for array in arrays if array.size]
 
     def optimizer_arrays(self, version: int) -> list[NDArray[Any]]:
-        """The optimizer's vectors and step count behind a committed version."""
+        """The optimizers' vectors and step counts behind a committed version, those of further models included."""
         slot = self.slot_of(version)
-        return [self._shared[slot, 1:].numpy(), np.atleast_1d(self._shared_steps[slot].numpy())]
+        arrays = [self._shared[slot, 1:].numpy(), np.atleast_1d(self._shared_steps[slot].numpy())]
+        return arrays + [array for ring in self.further.values() for array in ring.optimizer_arrays(version)]
+
+    def model_arrays(self, version: int) -> dict[str, list[NDArray[Any]]]:
+        """The further models of a committed version, by name."""
+        return {name: ring.acting_arrays(version) for name, ring in self.further.items()}
 
     def initialise(self, module: nn.Module) -> None:
         """Make `module` version 0."""
@@ -139,8 +165,16 @@ class ParameterRing:
             buffer.copy_(value)
         self.commit(version=0)
 
+    def follow(self, version: int, leader: ParameterRing, rate: float) -> None:
+        """Move a draft's parameters towards those of another model of the same shape; a rate of 1 makes them equal."""
+        slot = self.slot_of(version)
+        self.slots[slot, 0].lerp_(leader.slots[slot, 0], rate)
+        self.statistics[slot].copy_(leader.statistics[slot])
+
     def draft(self, version: int) -> int:
         """Copy the version before into the slot of `version`, to be improved there; returns the slot."""
+        for ring in self.further.values():
+            ring.draft(version)
         slot, previous = self.slot_of(version), self.slot_of(version - 1)
         self.slots[slot].copy_(self.slots[previous])
         self.steps[slot] = self.steps[previous]
@@ -149,6 +183,8 @@ class ParameterRing:
 
     def commit(self, version: int) -> None:
         """Bring a finished draft into shared memory; a no-op where the draft was written there."""
+        for ring in self.further.values():
+            ring.commit(version)
         slot = self.slot_of(version)
         if not self._on_host:
             self._shared[slot].copy_(self.slots[slot])

@@ -33,9 +33,11 @@ class ArraySpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    kept_by: Literal["version", "env"] | None = None
+    kept_by: Literal["version", "env", "filled"] | None = None
     """version: the first axis is the ring of versions, of which checkpoints keep those in use. env: the second axis is
-    the environments, each of which is kept as it stands. None: the run can do without."""
+    the environments, each of which is kept as it stands. filled: of the first axis every version fills
+    `rows_per_version` more, until all are, and those are kept. None: the run can do without."""
+    rows_per_version: int = 0
 
     @property
     def num_bytes(self) -> int:

@@ -21,6 +21,8 @@ SUCCESS = "is_success"
 RECURRENT_STATE = "memory"
 """The name stands in checkpoints, digests and exported models, and so it stays."""
 BOOTSTRAP_VERSIONS = "bootstrap_versions"
+FINAL_PREFIX = "final/"
+STEP_INFO_PREFIX = "step_info/"
 NO_ACTIVATIONS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
@@ -74,6 +76,17 @@ class TrajectorySpec:
         return {f.name.removeprefix(INFO_PREFIX): f.name for f in self.fields if f.name.startswith(INFO_PREFIX)}
 
     @property
+    def final_names(self) -> Mapping[str, str]:
+        """The fields of true next observations, by the name of the observation; none unless an algorithm asks."""
+        return {f.name.removeprefix(FINAL_PREFIX): f.name for f in self.fields if f.name.startswith(FINAL_PREFIX)}
+
+    @property
+    def step_info_names(self) -> Mapping[str, str]:
+        """The fields of what an algorithm wants of every step's `info`, by key."""
+        names = (f.name for f in self.fields)
+        return {name.removeprefix(STEP_INFO_PREFIX): name for name in names if name.startswith(STEP_INFO_PREFIX)}
+
+    @property
     def hashed_names(self) -> tuple[str, ...]:
         """What the digest is made from: all that is learned from, but for what follows from the rest."""
         names = self.activation_names
@@ -96,6 +109,17 @@ class TrajectorySpec:
         ]
 
 
+def final_observations(interface: Interface) -> list[Field]:
+    """What truly followed a step, of any space, where the next row cannot show it: the observation that ended an
+    episode, before the reset, and the one after a rollout's last step. Zero elsewhere."""
+    return [Field(FINAL_PREFIX + name, leaf.shape, leaf.dtype) for name, leaf in interface.observations.items()]
+
+
+def step_info(key: str, shape: tuple[int, ...] = (), dtype: str = "float32") -> Field:
+    """What the environment says under this key in the `info` of every step; of a team, a row for each agent."""
+    return Field(STEP_INFO_PREFIX + key, shape, dtype)
+
+
 def trajectory_spec(
     interface: Interface,
     num_steps: int,
@@ -108,6 +132,7 @@ def trajectory_spec(
     values_deferred: bool = False,
     log_info: Sequence[str] = (),
     num_storages: int = NUM_STORAGES,
+    own_fields: Sequence[Field] = (),
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
     observations, action = interface.observations, interface.actions
@@ -132,6 +157,7 @@ def trajectory_spec(
     ]
     # Written beside them; not a number where the info holds none.
     fields += [Field(INFO_PREFIX + key, (), "float64", for_metrics=True) for key in dict.fromkeys((SUCCESS, *log_info))]
+    fields += own_fields  # of the algorithm
     if team_size is not None:
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
     if truncates_on_error:

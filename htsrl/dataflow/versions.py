@@ -5,6 +5,9 @@ While update u runs, version u+1 is being written. Version u-lag made the update
 
 from __future__ import annotations
 
+POLICY = "policy"
+"""The name of the model that acts."""
+
 
 def num_slots_for(max_lag: int | None) -> int:
     """Without a bound, the newest version acts, the one before may still be answering, and the next is written."""

@@ -33,6 +33,11 @@ class Outcome(NamedTuple):
     failed: bool = False
     """The environment raised, and was forgiven."""
 
+    @property
+    def ended(self) -> bool:
+        """Somebody's episode has ended, for whatever reason."""
+        return self.over or bool(np.any(self.terminated)) or bool(np.any(self.truncated))
+
 
 class Agents(Protocol):
     """One environment and all who act in it."""

@@ -94,13 +94,15 @@ def _answers(policy: Policy, signature: Signature, observations: Arrays) -> dict
 
     tensors = {field: torch.from_numpy(array) for field, array in observations.items()}
     actions = policy.interface.actions
-    widths = [sum(actions.categories), actions.num_continuous, 1, signature.state_size]
+    num_logits = sum(actions.categories)
+    widths = [num_logits, policy.action_head.out_features - num_logits, 1, signature.state_size]
     with torch.inference_mode():
         distribution, values, states = policy.respond(tensors)
-        logits, mean, _, _ = torch.split(policy.outputs(tensors), widths, dim=1)
-        made = {"logits": masked(logits, tensors.get(MASK_KEY)), "mean": mean, "value": values}
+        logits, continuous, _, _ = torch.split(policy.outputs(tensors), widths, dim=1)
+        made = {"logits": masked(logits, tensors.get(MASK_KEY)), "value": values}
         if actions.num_continuous:
-            made["log_std"] = policy.log_std.detach().expand_as(mean)
+            made["mean"], log_std = policy.means_and_log_stds(continuous)
+            made["log_std"] = log_std.detach().expand_as(made["mean"])
         if states is not None:
             made[NEXT_STATE] = states
         in_env = [actions.to_env(row) for row in distribution.mode().numpy()]

@@ -24,7 +24,8 @@ class Graph(nn.Module):
         self.policy = policy
         self._names = {field: port.name for field, port in signature.inputs.items()}
         actions = policy.interface.actions
-        self._widths = [sum(actions.categories), actions.num_continuous, 1, signature.state_size]
+        num_outputs = policy.action_head.out_features - sum(actions.categories)
+        self._widths = [sum(actions.categories), num_outputs, 1, signature.state_size]
         squashed = torch.from_numpy(actions.squashed)
         self._part_names = [part.port.name for part in signature.parts]
         self._is_choice = [part.is_choice for part in signature.parts]
@@ -35,16 +36,17 @@ class Graph(nn.Module):
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         observations = {field: inputs[name] for field, name in self._names.items()}
         outputs = self.policy.outputs(observations)
-        logits, mean, value, state = torch.split(outputs, self._widths, dim=1)
+        logits, continuous, value, state = torch.split(outputs, self._widths, dim=1)
         logits = masked(logits, observations.get(MASK_KEY))
+        num_values, num_continuous, _, _ = self._widths
+        mean, log_std = self.policy.means_and_log_stds(continuous) if num_continuous else (continuous, continuous)
         sources = (logits if is_choice else mean for is_choice in self._is_choice)
         made = {name: part(source) for name, part, source in zip(self._part_names, self.parts, sources, strict=True)}
-        num_values, num_continuous, _, _ = self._widths
         if num_values:
             made["logits"] = logits
         if num_continuous:
             made["mean"] = mean
-            made["log_std"] = self.policy.log_std.expand_as(mean)
+            made["log_std"] = log_std.expand_as(mean)
         made["value"] = value.squeeze(1)
         if RECURRENT_STATE in self._names:
             made[NEXT_STATE] = state

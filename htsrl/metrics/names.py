@@ -32,8 +32,8 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "train/gradient_norm": "Length of the gradient before it is clipped, on average over optimizer steps.",
         "train/explained_variance": "1 where values predict the returns exactly, 0 where a constant would do as well.",
     },
-    "Updates, of A2C": {
-        "train/policy_loss": "Policy gradient loss.",
+    "Updates, of A2C and SAC": {
+        "train/policy_loss": "Policy gradient loss; of SAC, the entropy's cost less the value.",
     },
     "Updates, of PPO": {
         "train/loss": "The whole loss, on average over minibatches.",
@@ -41,6 +41,12 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "train/approx_kl": "Approximate KL divergence from the policy that the ratio is clipped around.",
         "train/clip_fraction": "Share of steps whose ratio was outside the clip range.",
         "train/clip_range": "The clip range of the update.",
+    },
+    "Updates, of SAC": {
+        "train/critic_loss": "Squared errors of both critics.",
+        "train/q_value": "Mean value that the critics give to actions of the minibatches.",
+        "train/entropy": "Entropy of actions in [-1, 1], estimated from those drawn.",
+        "train/temperature": "Alpha, the weight of the entropy.",
     },
     "Waiting: seconds so far, mean over the processes of a kind": {
         "wait/executor_seconds": "Executors; absent where environments step on threads.",

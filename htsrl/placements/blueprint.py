@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from htsrl.config import Config, Experiment
-from htsrl.config.algorithm_settings import BUILT_IN, PackedSettings, algorithm_name
+from htsrl.config.algorithm_settings import BUILT_IN, CommonSettings, PackedSettings, algorithm_name
 from htsrl.config.schedule_names import BUILT_IN as BUILT_IN_SCHEDULES
 from htsrl.dataflow.capsules import capsule_arrays, num_places_for
 from htsrl.dataflow.exchange import control_arrays
@@ -41,10 +41,14 @@ from htsrl.roles.role import Notify, NotifyFor
 from htsrl.roles.shared import Shared
 from htsrl.schedules.make import make_schedule
 from htsrl.schedules.schedule import Schedule
+from htsrl.sources.replay import replay_arrays
 from htsrl.spaces import Interface
 from htsrl.timeline.arrays import TimelineShape
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from htsrl.algorithms.models import Model
     from htsrl.dataflow.parameters import ParameterRing
     from htsrl.metrics.report import UpdateReport
     from htsrl.policies.policy import Policy
@@ -64,6 +68,9 @@ class Blueprint:
     interface: Interface
     trajectory: TrajectorySpec
     parameter_specs: tuple[ArraySpec, ...]
+    """Of the policy's ring."""
+    model_specs: tuple[ArraySpec, ...]
+    """Of the rings of the algorithm's other models."""
     shape: ReferenceShape
     executor_envs: tuple[Envs, ...]
     """The environments that each executor owns."""
@@ -108,22 +115,29 @@ class Blueprint:
 
     def block_specs(self) -> list[ArraySpec]:
         num_rows = self.trajectory.num_steps * self.trajectory.num_columns
-        num_parameters, max_lag = self.parameter_specs[0].shape[-1], self.schedule.max_lag
+        rings = [spec for spec in (*self.parameter_specs, *self.model_specs) if spec.name.endswith("parameter_slots")]
+        num_parameters, max_lag = max(spec.shape[-1] for spec in rings), self.schedule.max_lag
         return [
             *control_arrays(self.experiment.num_envs, self.num_workers),
             *self.trajectory.arrays(),
             *capsule_arrays(self.experiment.num_envs, num_places_for(max_lag)),
             *self.parameter_specs,
+            *self.model_specs,
             *learner_arrays(WINDOW, 2 + len(self.trajectory.info_names), num_slots_for(max_lag)),
             *gradient_arrays(
                 self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows, self.num_targets
             ),
             *self.schedule.arrays(self.experiment.num_envs),
             *(self._timeline_shape.arrays() if self.config.placement.timeline else ()),
+            *replay_arrays(self.trajectory, self._replay_capacity),
         ]
 
+    @property
+    def _replay_capacity(self) -> int:
+        return CommonSettings.of(self.experiment.algorithm).replay_capacity
+
     def shared(self, block: SharedArrays) -> Shared:
-        return Shared.over(block, self.trajectory, self.schedule)
+        return Shared.over(block, self.trajectory, self.schedule, self._replay_capacity)
 
     def build_executor(self, index: int, shared: Shared, bells: Bells) -> Executor:
         return Executor([self.build_env_runner(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
@@ -147,13 +161,38 @@ class Blueprint:
 
         return policy_for(self.experiment, self.interface, self.trajectory.num_columns)
 
+    def declared_models(self) -> dict[str, Model]:
+        """The algorithm's models beside the policy."""
+        from htsrl.algorithms.models import declared_models
+
+        return declared_models(self.experiment, self.interface)
+
+    def build_model(self, name: str) -> nn.Module:
+        """As the run begins with it, unless it copies another."""
+        from htsrl.algorithms.models import built_model
+
+        return built_model(self.declared_models()[name], name, self.experiment.seed)
+
     def build_parameters(self, block: SharedArrays, device: str | None = None) -> ParameterRing:
-        """The parameter ring on the device of the placement, or another."""
+        """The parameter ring, with those of further models, on the device of the placement, or another."""
         import torch
 
         from htsrl.dataflow.parameters import ParameterRing
 
-        return ParameterRing(block, self.build_policy, torch.device(device or self.config.placement.device))
+        place = torch.device(device or self.config.placement.device)
+        further = {
+            name: ParameterRing(block, partial(self.build_model, name), place, name)
+            for name in (self.declared_models() if self.model_specs else ())
+        }
+        return ParameterRing(block, self.build_policy, place, further=further)
+
+    def build_policy_ring(self, block: SharedArrays) -> ParameterRing:
+        """For those who only act."""
+        import torch
+
+        from htsrl.dataflow.parameters import ParameterRing
+
+        return ParameterRing(block, self.build_policy, torch.device(self.config.placement.device))
 
     def build_actor(
         self,
@@ -172,7 +211,7 @@ class Blueprint:
             return LightAnswers(shared.storages, self.light.policies(block))
         from htsrl.roles.torch_answers import TorchAnswers
 
-        return TorchAnswers(shared.storages, shared.exchange, parameters or self.build_parameters(block))
+        return TorchAnswers(shared.storages, shared.exchange, parameters or self.build_policy_ring(block))
 
     def build_learner(
         self,
@@ -193,7 +232,7 @@ class Blueprint:
         own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
         gradient = Gradient(GradientShards.over(block, parameters, beat), own, parameters.modules, helpers)
         finisher = None if shared.schedule.mixes_versions else RolloutFinisher(shared, parameters, self.shape)
-        state = LearnerState(parameters, LearnerSlots(block), gradient, finisher)
+        state = LearnerState(parameters, LearnerSlots(block), gradient, finisher, self.declared_models())
         outlets = Outlets(executors, report, at_barrier, self.reports_episodes)
         return Learner(self.experiment, shared, state, outlets, self.config.placement.verify_storages)
 

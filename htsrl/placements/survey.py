@@ -39,8 +39,9 @@ MAX_KEPT_BYTES = 256 << 20
 
 def draw_blueprint(config: Config) -> Blueprint:
     """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
-    from htsrl.algorithms.algorithm import build_algorithm
+    from htsrl.algorithms.algorithm import build_algorithm, own_fields
     from htsrl.algorithms.gradient import num_columns as num_columns_of
+    from htsrl.algorithms.models import declared_models, model_arrays
     from htsrl.algorithms.optimizers import NUM_VECTORS
     from htsrl.dataflow.parameters import parameter_arrays
     from htsrl.placements.acting import choose_acting
@@ -69,9 +70,11 @@ def draw_blueprint(config: Config) -> Blueprint:
         values_deferred=light is not None,
         log_info=placement.log_info,
         num_storages=schedule.num_storages,
+        own_fields=own_fields(algorithm, experiment.algorithm, interface),
     )
     num_vectors = NUM_VECTORS[CommonSettings.of(experiment.algorithm).optimizer]
-    parameter_specs = tuple(parameter_arrays(policy, num_vectors, num_slots_for(schedule.max_lag)))
+    num_slots, models = num_slots_for(schedule.max_lag), declared_models(experiment, interface)
+    parameter_specs = tuple(parameter_arrays(policy, num_vectors, num_slots))
     num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core, on_threads)
     executor_envs = share_out(experiment.num_envs, num_executors)
     num_actors, shards = placement.resolved_actors(on_threads), experiment.gradient_shards
@@ -82,6 +85,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         interface=interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
+        model_specs=tuple(model_arrays(models, policy, experiment.seed, num_slots)),
         shape=acting.shape,
         executor_envs=executor_envs,
         actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,

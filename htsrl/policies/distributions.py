@@ -104,6 +104,8 @@ class DiagonalGaussian:
 
     def entropy(self) -> Tensor:
         per_dimension = self.log_std + 0.5 + LOG_SQRT_2_PI
+        if per_dimension.dim() == 2:  # a deviation for each row
+            return per_dimension.sum(dim=-1)
         return per_dimension.sum().expand(self.mean.shape[0])
 
 

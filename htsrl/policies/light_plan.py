@@ -22,7 +22,7 @@ def light_plan(policy: Policy, network: Network) -> LightPlan | None:
     if isinstance(encoder, CustomEncoder) or policy.value_encoder is None or policy.core is not None:
         return None
     largest = max(layer.weight.numel() for layer in policy.modules() if isinstance(layer, Dense))
-    if encoder.sees_images or largest > MAX_WEIGHTS:
+    if encoder.sees_images or largest > MAX_WEIGHTS or network.state_dependent_std:
         return None
     scales = policy.observation_scales
     return LightPlan(

@@ -36,6 +36,10 @@ Observations = Mapping[str, Tensor]
 acting with a recurrent policy its state, and when learning the activations that were kept."""
 
 
+LOG_STD_RANGE = (-20.0, 2.0)
+"""Of deviations that depend on what is seen."""
+
+
 class Decision(NamedTuple):
     """What an actor answers."""
 
@@ -80,12 +84,15 @@ class Policy(nn.Module):
         self.reward_scale: RewardScale | None = None
         width = self.encoder.num_features if self.core is None else self.core.num_features
         actions = interface.actions
-        self.action_head = orthogonal(Dense(width, sum(actions.categories) + actions.num_continuous), 0.01)
+        num_continuous = actions.num_continuous * (2 if network.state_dependent_std else 1)
+        self.action_head = orthogonal(Dense(width, sum(actions.categories) + num_continuous), 0.01)
         value_width = width
         if self.value_encoder is not None:
             value_width = self.value_encoder.num_features + (0 if self.core is None else self.core.num_features)
         self.value_head = orthogonal(Dense(value_width, 1), 1.0)
-        if actions.num_continuous:
+        self.initial_log_std = network.initial_log_std if network.state_dependent_std else None
+        """None where continuous actions have one deviation whatever is seen."""
+        if actions.num_continuous and not network.state_dependent_std:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
 
@@ -190,9 +197,16 @@ class Policy(nn.Module):
             return choices
         return Hybrid(choices, self._continuous(outputs[:, num_values:]), len(actions.categories), num_values)
 
-    def _continuous(self, means: Tensor) -> DiagonalGaussian | SquashedGaussian:
-        gaussian = DiagonalGaussian(means, self.log_std)
-        return gaussian if self._half_ranges is None else SquashedGaussian(gaussian, self._half_ranges.to(means))
+    def _continuous(self, outputs: Tensor) -> DiagonalGaussian | SquashedGaussian:
+        gaussian = DiagonalGaussian(*self.means_and_log_stds(outputs))
+        return gaussian if self._half_ranges is None else SquashedGaussian(gaussian, self._half_ranges.to(outputs))
+
+    def means_and_log_stds(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Of continuous actions, from the outputs for them; a row for each unless the deviation is one for all."""
+        if self.initial_log_std is None:
+            return outputs, self.log_std
+        means, log_stds = outputs.chunk(2, dim=1)
+        return means, (log_stds + self.initial_log_std).clamp(*LOG_STD_RANGE)
 
 
 def _side_by_side(*parts: Tensor | None) -> Tensor:

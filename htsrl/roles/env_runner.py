@@ -11,12 +11,12 @@ from typing import Any, ParamSpec, TypeVar
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
 from htsrl.dataflow.trajectory import BOOTSTRAP_VERSIONS, RECURRENT_STATE
-from htsrl.envs.agents import Agents
+from htsrl.envs.agents import Agents, Outcome
 from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
 from htsrl.errors import EnvironmentFailure, RuleBroken
 from htsrl.processes.kill_points import kill_point
-from htsrl.roles.episode import Episode, number_in
+from htsrl.roles.episode import Episode, number_in, step_info_in
 from htsrl.roles.recall import recall_of
 from htsrl.roles.shared import Shared
 from htsrl.seeding import reset_seed
@@ -72,6 +72,9 @@ class EnvRunner:
         self._info_names = shared.storages.spec.info_names
         self._cleared = {name: x for name, x in CLEARED_FIELDS.items() if name in shared.storages.fields}
         self._cleared |= dict.fromkeys(self._info_names.values(), math.nan)
+        self._final_names = shared.storages.spec.final_names
+        self._step_info_names = shared.storages.spec.step_info_names
+        self._cleared |= dict.fromkeys(self._final_names.values(), 0)
         self._seed = seed
         self._num_rollouts = num_rollouts
         self._poisons = poisons
@@ -179,6 +182,7 @@ class EnvRunner:
             self._storages["failures"][self._storage, row, self._first_column] = True
             for name, before in self._observations(row).items():
                 seen[name][...] = before
+        self._keep_for_algorithm(outcome, seen)
         self.row += 1
         if outcome.over:
             self._note_end(outcome.info)
@@ -188,6 +192,17 @@ class EnvRunner:
         if outcome.over:
             self._begin_episode()
         self._enter_next_row(needs_value=not outcome.over)
+
+    def _keep_for_algorithm(self, outcome: Outcome, seen: Rows) -> None:
+        """What the algorithm wants of a step beside the usual, while the next row still shows what followed it."""
+        own, row = self._own, self.row
+        for key, name in self._step_info_names.items():
+            like = own[name][row]
+            told = 0 if outcome.failed else self._blaming("step", key, step_info_in, outcome.info, key, like)
+            own[name][row] = told
+        if self._final_names and (outcome.ended or row + 1 == self._num_steps):
+            for name, final in self._final_names.items():
+                own[final][row] = seen[name]
 
     def _enter_next_row(self, needs_value: bool) -> None:
         """Go on after a step.

@@ -7,9 +7,12 @@ from numbers import Real
 from typing import Any
 
 import gymnasium
+import numpy as np
+from numpy.typing import NDArray
 
 from htsrl.envs.agents import Outcome
 from htsrl.envs.team import Info
+from htsrl.errors import RuleBroken
 
 
 class Episode:
@@ -65,3 +68,18 @@ def number_in(info: Info, key: str) -> float:
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()  # of NumPy, or of an array with a single number
     return float(value) if isinstance(value, Real) else math.nan
+
+
+def step_info_in(info: Info, key: str, like: NDArray[Any] | np.generic) -> NDArray[Any]:
+    """What an environment tells under this key at every step, as an array of this shape and dtype."""
+    if key not in info:
+        raise RuleBroken(f"the algorithm needs info[{key!r}] at every step, and it was not there; add it in a wrapper")
+    try:
+        found = np.asarray(info[key]).astype(like.dtype)
+    except (TypeError, ValueError) as error:
+        raise RuleBroken(f"info[{key!r}] is {info[key]!r}, which is not {like.dtype}") from error
+    if found.shape != like.shape:
+        raise RuleBroken(f"info[{key!r}] has shape {found.shape}, the algorithm asks for {like.shape}")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise RuleBroken(f"info[{key!r}] is {found}, which is not finite")
+    return found

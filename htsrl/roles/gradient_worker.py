@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from htsrl.algorithms.algorithm import Update, build_algorithm
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.gradient import GradientShards, chosen_by, shared_targets
-from htsrl.algorithms.objective import Objective
+from htsrl.algorithms.draft import models_in
+from htsrl.algorithms.gradient import GradientShards, Objectives, chosen_by, shared_targets
 from htsrl.config import Experiment
 from htsrl.dataflow.gradient_orders import GradientOrders, Order
 from htsrl.dataflow.parameters import ParameterRing
-from htsrl.policies.policy import Policy
 from htsrl.roles.role import Notify
 from htsrl.roles.shared import Shared
 
@@ -43,12 +42,13 @@ class GradientWorker:
         self._algorithm = build_algorithm(experiment)
         self._batch_names = shared.storages.spec.batch_names
         self._source = shared.source
-        self._modules = parameters.modules
+        self._replay = shared.replay
+        self._parameters = parameters
         self._device = parameters.slots.device
         self._orders = share.orders
         self._gradient = share.gradient
         self._notify_learner = notify_learner
-        self._objectives: dict[int, Objective] = {}  # of the update under way
+        self._objectives: dict[int, Objectives] = {}  # of the update under way
 
     def advance(self) -> bool:
         order = self._orders.pending(self._worker)
@@ -63,13 +63,16 @@ class GradientWorker:
         return "gradients to take"
 
     def carry_out(self, order: Order) -> None:
-        policy, chosen = self._modules[order.slot], chosen_by(order, self._orders)
-        assert isinstance(policy, Policy)
+        models, chosen = models_in(self._parameters, order.slot), chosen_by(order, self._orders)
         objective = self._objective_of(order)
         objective.epoch = order.epoch
-        self._gradient.take(self._shards, objective, policy, chosen, order.num_steps)
+        if order.model:
+            name = self._gradient.model_names[order.model - 1]
+            self._gradient.take(self._shards, objective, models, chosen, order.num_steps, name)
+        else:
+            self._gradient.take(self._shards, objective, models.policy, chosen, order.num_steps)
 
-    def _objective_of(self, order: Order) -> Objective:
+    def _objective_of(self, order: Order) -> Objectives:
         if order.update not in self._objectives:
             targets = shared_targets(self._algorithm.Targets, self._orders)
             objective = self._algorithm.objective(Update(order.update), self._batch_of(order), targets)
@@ -79,4 +82,4 @@ class GradientWorker:
     def _batch_of(self, order: Order) -> Batch:
         """What the learner learns from."""
         fields = self._source.fields(order.update)
-        return Batch.from_storage(fields, self._batch_names, self._device)
+        return Batch.from_storage(fields, self._batch_names, self._device).with_replay(self._replay)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from htsrl.algorithms.algorithm import Update, build_algorithm
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
 from htsrl.algorithms.gradient import Gradient
+from htsrl.algorithms.models import Model
 from htsrl.algorithms.update import improve
 from htsrl.config import Experiment
 from htsrl.config.algorithm_settings import CommonSettings
@@ -39,6 +40,8 @@ class LearnerState:
     slots: LearnerSlots
     gradient: Gradient
     finisher: RolloutFinisher | None
+    models: Mapping[str, Model]
+    """Those of the algorithm beside its policy."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Learner:
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._source = shared.source
+        self._replay = shared.replay
         self._parameters = parameters
         self._slots = slots
         self._outlets = outlets
@@ -80,7 +84,7 @@ class Learner:
         self._beat = state.gradient.beat
         self._algorithm = build_algorithm(experiment)
         self._discount = CommonSettings.of(experiment.algorithm).discount
-        self._drafts = Drafts(parameters, CommonSettings.of(experiment.algorithm), state.gradient)
+        self._drafts = Drafts(parameters, CommonSettings.of(experiment.algorithm), state.gradient, state.models)
         self.update = version = shared.exchange.published_version
         self._num_updates = min(experiment.num_intervals, self._source.max_updates)
         self.finished = version == self._num_updates
@@ -125,10 +129,13 @@ class Learner:
 
     def learn(self, fields: Fields) -> dict[str, float]:
         batch = Batch.from_storage(fields, self._storages.spec.batch_names, self._parameters.slots.device)
+        batch = batch.with_replay(self._replay)
         version = self._source.behaviour_version(self.update)
         behaviour = None if version is None else self._parameters.module(version)
         assert behaviour is None or isinstance(behaviour, Policy)
         draft = self._drafts.begin(version=self.update + 1)
+        if self._replay is not None:
+            self._replay.put(self.update, fields)
         return improve(self._algorithm, Update(self.update, behaviour), draft, batch, self._discount)
 
     def _learn_or_explain(self, fields: Fields) -> dict[str, float]:
@@ -185,6 +192,7 @@ class Learner:
             np.array([self._env_errors]),
         ]
         learner = {"optimizer": self._parameters.optimizer_arrays(version), "episodes": episodes}
+        learner |= {f"model {name}": arrays for name, arrays in self._parameters.model_arrays(version).items()}
         return VersionState(self._parameters.acting_arrays(version), learner)
 
     def _verification_hash(self) -> BatchHash | None:

@@ -10,6 +10,7 @@ from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.storage import Storages
 from htsrl.dataflow.trajectory import TrajectorySpec
 from htsrl.schedules.schedule import Schedule
+from htsrl.sources.replay import ReplayBuffer
 from htsrl.sources.source import BatchSource
 
 
@@ -23,11 +24,17 @@ class Shared:
     schedule: Schedule
     capsules: Capsules
     source: BatchSource
+    replay: ReplayBuffer | None = None
+    """What the algorithm learns from beside the batch, where it asks for a replay buffer."""
 
     @classmethod
-    def over(cls, block: SharedArrays, trajectory: TrajectorySpec, schedule: Schedule) -> Shared:
+    def over(
+        cls, block: SharedArrays, trajectory: TrajectorySpec, schedule: Schedule, replay_capacity: int = 0
+    ) -> Shared:
         exchange, storages = Exchange(block, trajectory.num_steps), Storages(trajectory, block)
-        return cls(storages, exchange, schedule, Capsules(block), schedule.source(block, storages, exchange))
+        source = schedule.source(block, storages, exchange)
+        replay = ReplayBuffer(block, trajectory, replay_capacity) if replay_capacity else None
+        return cls(storages, exchange, schedule, Capsules(block), source, replay)
 
     def may_begin(self, env: int, rollout: int) -> bool:
         """Whether an environment's rollout has a version to act with and a storage to itself."""

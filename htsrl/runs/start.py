@@ -7,11 +7,13 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
 from htsrl.config import Config
 from htsrl.dataflow.shared_arrays import SharedArrays
+from htsrl.dataflow.versions import POLICY
 from htsrl.errors import ConfigError
 from htsrl.fingerprint import Fingerprint
 from htsrl.numerics import (
@@ -25,6 +27,9 @@ from htsrl.placements.survey import draw_blueprint
 from htsrl.processes.current_folder import current_folder_kept
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.warm_start import initial_policy
+
+if TYPE_CHECKING:
+    from torch import nn
 
 WRITTEN_FIRST = {
     f"{name}{end}"
@@ -66,7 +71,12 @@ def fingerprint_for(blueprint: Blueprint) -> Fingerprint:
 def initialise(blueprint: Blueprint, block: SharedArrays, folder: RunFolder) -> None:
     """Make version 0."""
     policy = initial_policy(blueprint.experiment, blueprint.build_policy(), folder)
-    blueprint.build_parameters(block, device="cpu").initialise(policy)
+    ring = blueprint.build_parameters(block, device="cpu")
+    initial: dict[str, nn.Module] = {POLICY: policy}
+    for name, model in blueprint.declared_models().items():
+        initial[name] = blueprint.build_model(name) if model.copies is None else initial[model.copies]
+        ring.further[name].initialise(initial[name])
+    ring.initialise(policy)
 
 
 def _check_placement(blueprint: Blueprint) -> None:

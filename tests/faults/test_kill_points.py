@@ -47,6 +47,7 @@ GRADIENT = ("inside a gradient",)
 SMALL_A2C, SMALL_PPO = A2C(), PPO(epochs=2, num_minibatches=2)
 DECOUPLED = PPO(epochs=2, num_minibatches=2, lag_correction="decoupled")
 DELAYED = PPO(epochs=2, num_minibatches=2, lag_correction="delayed_update")
+OF_REPLAY = ("inside a replay write",)  # determinism/test_replay_runs.py, whose runs have a replay buffer
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -132,7 +133,9 @@ def test_every_kill_point_of_the_package_is_tested_here() -> None:
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\bkill_point\("([^"]+)"\)""", file.read_text())
     ]
-    assert sorted(calls) == sorted([*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *MAIN])
+    assert sorted(calls) == sorted(
+        [*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *OF_REPLAY, *MAIN]
+    )
 
 
 @pytest.mark.parametrize("role", POINTS)

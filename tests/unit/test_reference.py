@@ -38,9 +38,11 @@ def test_a_reference_page_is_current(page: str) -> None:
 def test_the_table_of_metrics_has_exactly_those_of_runs(tmp_path: Path) -> None:
     metrics: set[str] = set()
     quiet = htsrl.Placement(backend="inline", log_info=("angle",), tensorboard=False, progress="off")
-    for algorithm in (htsrl.PPO(epochs=1, num_minibatches=1), htsrl.A2C()):
+    sac = htsrl.SAC(learning_starts=0, update_to_data=0.01)
+    made: list[tuple[Any, Any]] = [(htsrl.PPO(epochs=1, num_minibatches=1), make_env), (htsrl.A2C(), make_env)]
+    for algorithm, env in [*made, (sac, "Pendulum-v1")]:
         experiment = htsrl.Experiment(
-            make_env, algorithm=algorithm, on_env_error="truncate", num_envs=2, sync_interval=64, total_steps=128
+            env, algorithm=algorithm, on_env_error="truncate", num_envs=2, sync_interval=64, total_steps=128
         )
         run_dir = tmp_path / algorithm.name
         htsrl.train(htsrl.Config(experiment, replace(quiet, run_dir=run_dir)))
