@@ -53,7 +53,9 @@ class EvaluationRecord:
         self._say = say
         self.past = read_evaluations(folder.evaluations_file)
         self.versions = {past.version for past in self.past}
-        self.best_version, self.best_return = best_evaluated(folder) or (None, None)
+        best = best_evaluated(folder)
+        self.best_version: int | None = None if best is None else best[0]
+        self.best_return: float | None = None if best is None else best[1]
         self._file: LineFile | None = None
 
     def add(self, evaluation: Evaluation, seed: int, seconds: float, cpu_seconds: float) -> dict[str, float]:

@@ -169,9 +169,10 @@ class RunFolder:
         for folder in (self.checkpoints_dir, self.tensorboard_dir, snapshots_in(self.path)):
             shutil.rmtree(folder, ignore_errors=True)
         files = (self.metrics_file, self.digest_file, self.schedule_file, self.policy_file, self.curve_file)
-        files += (self.evaluations_file, self.best_policy_file, self.histograms_file, self.csv_file)
+        watched = (self.evaluations_file, self.best_policy_file, self.histograms_file, self.csv_file)
         for file in (
             *files,
+            *watched,
             self.path / "timeline.json",
             self.path / "result.json",
             self._numerics_changes_file,

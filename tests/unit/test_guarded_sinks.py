@@ -57,7 +57,7 @@ def test_a_sink_that_fails_costs_a_warning_and_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails_in: str
 ) -> None:
     monkeypatch.setattr(trackers, "find_spec", lambda name: True)
-    monkeypatch.setitem(trackers.TRACKERS, "wandb", lambda tracked: Kept(fails_in))  # type: ignore[misc]
+    monkeypatch.setitem(trackers.TRACKERS, "wandb", lambda tracked: Kept(fails_in))
     result = train_with(tmp_path, sinks=("wandb",))
     assert_same_run(Outcome.read(tmp_path / "run"), run(EXPERIMENT, log_every_steps=1))
     # Four lines and their histograms.

@@ -118,7 +118,7 @@ def test_a_trend_keeps_points_evenly_apart_and_the_newest() -> None:
 
 def test_plain_lines_tell_of_evaluations_and_verbose_ones_of_checkpoints(capsys: pytest.CaptureFixture[str]) -> None:
     for mode in ("plain", "verbose", "off"):
-        shown = open_progress(mode, 10, mode)  # type: ignore[arg-type]
+        shown = open_progress(mode, 10, mode)
         shown.note("checkpoint", "of update 3")
         shown.note("eval", "return 7.0")
         shown.close()
