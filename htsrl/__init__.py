@@ -1,7 +1,9 @@
 """Deep reinforcement learning as fast as asynchronous training and as reproducible as a unit test."""
 
 from htsrl.numerics import prepare_process
+from htsrl.processes.warnings_once import show_warnings_once
 
+show_warnings_once()  # before libraries are imported that warn
 prepare_process()  # before torch computes anything
 
 from htsrl.config import A2C, PPO, SAC, Config, Experiment, Network, Placement  # noqa: E402

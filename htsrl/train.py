@@ -18,11 +18,13 @@ from htsrl.envs.repeats import warn_unless_it_repeats
 from htsrl.errors import ConfigError
 from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.metrics.result import RunResult
+from htsrl.metrics.trackers import check_sinks
 from htsrl.numerics import single_threaded
 from htsrl.observers.dispatch import Watching
 from htsrl.observers.observer import Observer
 from htsrl.policies.choice import choices_for
 from htsrl.processes.current_folder import current_folder_kept
+from htsrl.processes.warnings_once import warnings_once
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.recorded_schedule import with_recorded_schedule
@@ -57,12 +59,13 @@ def train(
 def train_watched(asked: Config, watching: Watching) -> RunResult:
     """The same for those who have more to tell the observers when the run is over."""
     checked = check(asked)
+    check_sinks(checked.placement.sinks)
     source = read_source(checked.experiment)
     config = with_recorded_schedule(with_source(checked, source))
     folder = RunFolder.planned(config)
     for line in choices(asked.experiment, config.experiment):
         warn_on_stderr(line)
-    with current_folder_kept(), single_threaded():
+    with current_folder_kept(), single_threaded(), warnings_once():
         blueprint = survey(config, folder, watching.is_watched)
         for line in choices_for(blueprint.interface.observations, config.experiment.network):
             warn_on_stderr(f"chosen    {line}")

@@ -38,6 +38,7 @@ class Export:
             self.code.trust,
         )
         print(f"policy       {exported.folder}, version {exported.version} of {exported.source}")
+        self.policy.explain_best(self.run_dir, "best        ")
         for name, difference in exported.differences.items():
             print(
                 f"{name:11}  the same actions as the policy on {NUM_OBSERVATIONS:,} observations, "

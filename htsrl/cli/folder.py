@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from htsrl.config import Placement
 from htsrl.config.file import load_config, resolve_typed_env
 from htsrl.config.plugins import import_named
 from htsrl.errors import ConfigError
 from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.observers.dispatch import Watching
 from htsrl.plain_files import printable
+from htsrl.runs.evaluations import best_evaluated
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.saved_policy import Choice
 from htsrl.runs.trust import Vouched, is_trusted, strange_code
@@ -58,13 +60,22 @@ class VersionFlags:
     version: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """The policy after N updates, if a checkpoint of it is there. None: the newest whole one."""
     best: bool = False
-    """The checkpoint with the best mean return of training episodes."""
+    """The version with the best evaluation beside training; where there were none, the checkpoint with the best mean
+    return of training episodes."""
 
     @property
     def choice(self) -> Choice:
         if self.best and self.version is not None:
             raise ConfigError(f"--best and --version {self.version} are two policies; ask for one of them")
         return "best" if self.best else "newest" if self.version is None else self.version
+
+    def explain_best(self, run_dir: Path, label: str) -> None:
+        """Say by what the best was chosen, if it was asked for."""
+        if not self.best:
+            return
+        best = best_evaluated(RunFolder.existing(run_dir))
+        by_training = "the return of training episodes, for there are no evaluations beside training"
+        print(f"{label} by " + (by_training if best is None else f"evaluation beside training, return {best[1]:.2f}"))
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,23 @@ class ObserverFlags:
         if self.observer:
             find_modules_here()  # they are named by the user
         return Watching([_made_observer(name) for name in self.observer], self.strict_observers)
+
+
+@dataclass(frozen=True)
+class ConsoleFlags:
+    """Two short names for settings of --progress."""
+
+    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    """Show results and warnings only: --progress off."""
+    verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
+    """Show plain lines all along, and checkpoints: --progress verbose."""
+
+    def applied(self, placement: Placement) -> Placement:
+        if self.quiet and self.verbose:
+            raise ConfigError("--quiet and --verbose ask for less and for more; give one of them")
+        if not (self.quiet or self.verbose):
+            return placement
+        return replace(placement, progress="off" if self.quiet else "verbose")
 
 
 def _made_observer(name: str) -> Any:

@@ -19,7 +19,7 @@ MAIN_SETTINGS: Mapping[str, Collection[str]] = {
     "train": {
         *("env", "env_arg", "algo", "preset", "total_steps", "num_envs", "seed", "schedule", "sync_interval"),
         *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range", "recurrent"),
-        *("backend", "num_executors", "device", "run_dir", "resume_or_start"),
+        *("backend", "num_executors", "device", "run_dir", "resume_or_start", "eval_every", "eval_episodes"),
     },
     "resume": {
         *("run_dir", "total_steps", "stop_at_return", "allow_different_numerics"),
@@ -29,7 +29,8 @@ MAIN_SETTINGS: Mapping[str, Collection[str]] = {
 """The commands with more settings than a reader wants to see at first, and those that most people set."""
 RESULT_SETTINGS = {
     *("run_dir", "checkpoint_every_seconds", "checkpoint_every_updates", "keep_checkpoints"),
-    *("log_every_steps", "log_info", "tensorboard", "progress", "timeline"),
+    *("log_every_steps", "log_info", "tensorboard", "sinks", "progress", "timeline"),
+    *("eval_every", "eval_episodes", "eval_envs", "stop_at_eval_return", "eval_goal_held"),
 }
 TEST_SETTINGS = {"jitter_seconds", "measure_costs", "verify_storages"}
 """For those who work on htsrl."""

@@ -74,6 +74,7 @@ class Eval:
         print(f"score    {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f} over {self.episodes} episodes")
         print_info(evaluation)
         print(f"policy   version {evaluation.version}, {evaluation.source}")
+        self.policy.explain_best(self.run_dir, "best    ")
         return 0
 
 

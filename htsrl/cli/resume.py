@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import tyro
 
 from htsrl.cli.arguments import Flags
-from htsrl.cli.folder import CodeFlags, ObserverFlags
-from htsrl.cli.train import PlacementFlags, plain, print_result
+from htsrl.cli.folder import CodeFlags, ConsoleFlags, ObserverFlags
+from htsrl.cli.train import PlacementFlags, plain, print_result, print_score
 from htsrl.config import Placement
 from htsrl.errors import HtsrlError
 from htsrl.runs.folder import RunFolder
@@ -40,19 +40,24 @@ class Resume:
     """Go on with another machine, library, simulator or code of htsrl than before; the run is marked for good."""
     code: CodeFlags = field(default_factory=CodeFlags)
     observers: ObserverFlags = field(default_factory=ObserverFlags)
+    console: ConsoleFlags = field(default_factory=ConsoleFlags)
     placement: _ResumedPlacementFlags = field(default_factory=_ResumedPlacementFlags)
 
     def run(self) -> int:
         self.code.open(self.run_dir)
+        placement = self.console.applied(plain(Placement, self.placement))
         changes = Changes(
             self.total_steps,
             None if self.stop_at_return == "none" else self.stop_at_return,
-            plain(Placement, self.placement),
+            placement,
             self.code.named_env,
             self.allow_different_numerics,
             Vouched(imports=self.code.imports, everything=self.code.trust),
         )
-        print_result(resume_watched(RunFolder.existing(self.run_dir), changes, self.observers.watching()))
+        watching = self.observers.watching()
+        result = resume_watched(RunFolder.existing(self.run_dir), changes, watching)
+        print_result(result)
+        print_score(result, placement, watching)
         return 0
 
 

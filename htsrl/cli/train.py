@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from htsrl.cli.arguments import Flags, refuse_names_from_elsewhere, with_new_names
-from htsrl.cli.folder import ObserverFlags, find_modules_here
+from htsrl.cli.folder import ConsoleFlags, ObserverFlags, find_modules_here
 from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
 from htsrl.config.file import load_config, named_env, resolve_algorithm, resolve_typed_env
@@ -29,6 +29,7 @@ from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.metrics.evaluation import Evaluation
 from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.metrics.result import RunResult
+from htsrl.observers.dispatch import Watching
 from htsrl.plain_files import printable
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.trust import Vouched, admit_file
@@ -68,6 +69,12 @@ class _ExperimentFlags(Experiment):
 class PlacementFlags(Placement):
     backend: Annotated[Literal["inline", "processes"], tyro.conf.arg(name="placement")] = "processes"
     """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+    sinks: Annotated[
+        tyro.conf.UseAppendAction[tuple[Literal["csv", "wandb", "mlflow", "trackio"], ...]],
+        tyro.conf.arg(name="sink"),
+    ] = ()
+    """Also write the metrics there, beside metrics.jsonl and TensorBoard; may be given several times. A sink that fails
+    costs a warning, never the run."""
     log_info: Annotated[Repeatable, tyro.conf.arg(metavar="KEY")] = ()
     """A key of `info` whose number at an episode's end is logged, as a mean over the last hundred; `is_success` always
     is."""
@@ -85,14 +92,13 @@ class _TrainFlags:
     """An argument for the environment's constructor, the value in JSON."""
     trust: bool
     """Run whatever code the file of --config names, as if you had written it."""
-    eval_episodes: int
-    """After training, play so many episodes with the final policy and print the score."""
     named: tyro.conf.Suppress[tuple[str, ...]]
     """The environment and the modules on the command line: those are named by the user. Not each of its words, for a
     file may well name a module `train`."""
     resume_or_start: bool
     """For jobs that may be killed and begun again: start, resume what is in --run-dir, or show that it is complete."""
     observers: ObserverFlags
+    console: ConsoleFlags
     placement: PlacementFlags
     given: tyro.conf.Suppress[tuple[str, ...]]
     """Settings that the command line names, which a preset's others are fitted to."""
@@ -113,18 +119,11 @@ class _TrainFlags:
             experiment = fitted(asked, self.given)
             for line in choices(asked, experiment):
                 warn_on_stderr(line)
-        config = Config(experiment, plain(Placement, self.placement))
+        config = Config(experiment, self.console.applied(plain(Placement, self.placement)))
         watching = self.observers.watching()
         result = resume_or_start(config, watching) if self.resume_or_start else train_watched(config, watching)
         print_result(result)
-        if self.eval_episodes:
-            with EpisodeProgress(self.eval_episodes, self.placement.progress) as progress:
-                evaluation = evaluate(result.run_dir, self.eval_episodes, watch=progress.update, trust=True)
-            print(
-                f"score     {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f}, {self.eval_episodes} episodes"
-            )
-            print_info(evaluation)
-            watching.tell_evaluation(evaluation, warn_on_stderr)
+        print_score(result, config.placement, watching)
         return 0
 
 
@@ -177,10 +176,10 @@ def train_defaults(arguments: Sequence[str]) -> Any:
         known.config,
         (),
         trust=False,
-        eval_episodes=0,
         named=(*Flags(command).words(arguments)[1:], *filter(None, known.imports)),
         resume_or_start=False,
         observers=ObserverFlags(),
+        console=ConsoleFlags(),
         placement=placement,
         given=tuple(sorted(given)),
         experiment=experiment,
@@ -230,6 +229,24 @@ def print_info(evaluation: Evaluation) -> None:
     """What environments told of the episodes."""
     for key, mean in evaluation.info_means.items():
         print(printable(f"{'success' if key == SUCCESS else key:9} {mean:.4g}"))
+
+
+def print_score(result: RunResult, placement: Placement, watching: Watching) -> None:
+    """What evaluations beside training found, or one that is made now."""
+    if placement.eval_every is not None:
+        if result.eval_return is not None:
+            print(f"score     {result.eval_return:.2f}, the last of {result.evaluations} evaluations")
+        if result.best_eval_return is not None:
+            best = f"{result.best_eval_return:.2f}, version {result.best_eval_version}"
+            print(f"best      {best}; htsrl eval {result.run_dir} --best plays it")
+        return
+    if not placement.eval_episodes:
+        return
+    with EpisodeProgress(placement.eval_episodes, placement.progress) as progress:
+        evaluation = evaluate(result.run_dir, placement.eval_episodes, watch=progress.update, trust=True)
+    print(f"score     {evaluation.mean_return:.2f} +- {evaluation.std_return:.2f}, {placement.eval_episodes} episodes")
+    print_info(evaluation)
+    watching.tell_evaluation(evaluation, warn_on_stderr)
 
 
 def print_result(result: RunResult) -> None:

@@ -31,6 +31,7 @@ from htsrl.errors import ConfigError
 
 MAX_ENVS = 65_536
 MAX_QUEUE = 1024
+MAX_EVAL_ENVS = 1024
 MAX_DEADLINE_SECONDS = 7 * 24 * 3600.0
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -47,6 +48,10 @@ RULES: dict[str, Rule] = {
     "discount": A_SHARE,
     "entropy_coefficient": NOT_NEGATIVE,
     "epochs": AT_LEAST_1,
+    "eval_envs": (lambda x: 1 <= x <= MAX_EVAL_ENVS, f"from 1 to {MAX_EVAL_ENVS}"),
+    "eval_episodes": NOT_NEGATIVE,
+    "eval_every": AT_LEAST_1,
+    "eval_goal_held": AT_LEAST_1,
     "first_epoch_clip_factor": AT_LEAST_1,
     "gae_lambda": A_SHARE,
     "gradient_shards": AT_LEAST_1,
@@ -116,6 +121,7 @@ def check(config: Config) -> Config:
     _check_algorithm(experiment)
     _check_workers(placement, experiment.num_envs)
     _check_learner_workers(placement, experiment.gradient_shards)
+    _check_evaluation(placement)
     return Config(experiment, placement)
 
 
@@ -309,6 +315,12 @@ def _check_learner_workers(placement: Placement, gradient_shards: int) -> None:
         )
     if not placement.device.startswith("cpu"):
         raise ConfigError(f"learner_workers={workers} share out work on the CPU; with device={placement.device} use 1")
+
+
+def _check_evaluation(placement: Placement) -> None:
+    goal = placement.stop_at_eval_return
+    if goal is not None and placement.eval_every is None:
+        raise ConfigError(f"stop_at_eval_return={goal:g} needs evaluations; ask for them: --eval-every STEPS")
 
 
 def _near_multiples(value: int, unit: int) -> str:

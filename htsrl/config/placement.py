@@ -50,10 +50,27 @@ class Placement:
     log_info: tuple[str, ...] = ()
     """Keys of `info` whose numbers at an episode's end are logged, as a mean over the last hundred; `is_success` always
     is."""
+    eval_every: int | None = None
+    """Evaluate the policy beside training about every so many environment steps, and at the end: a frozen version, in a
+    process of its own. None: not."""
+    eval_episodes: int = 0
+    """Episodes of an evaluation; 0 with eval_every is 10. Without eval_every, `htsrl train` plays so many with the
+    final policy when training is over."""
+    eval_envs: int = 16
+    """Environments that an evaluation beside training plays in, side by side."""
+    stop_at_eval_return: float | None = None
+    """End the run once evaluations have this mean return. At which update depends on when they are done, so it changes
+    the run's length, never its bits."""
+    eval_goal_held: int = 1
+    """How many evaluations in a row must reach stop_at_eval_return."""
     tensorboard: bool = True
     """Also write the metrics for TensorBoard."""
-    progress: Literal["auto", "live", "plain", "off"] = "auto"
-    """Progress on the terminal; auto is live on a terminal and plain lines elsewhere."""
+    sinks: tuple[Literal["csv", "wandb", "mlflow", "trackio"], ...] = ()
+    """Where else metrics go: csv is metrics.csv in the run's folder, the others are extras (`htsrl[wandb]`, ...). One
+    that fails costs a warning, never the run."""
+    progress: Literal["auto", "live", "plain", "verbose", "off"] = "auto"
+    """Progress on the terminal; auto is live on a terminal and plain lines elsewhere, fewer as a run gets long.
+    verbose: plain lines all along, and one for every checkpoint. off: warnings only."""
     deadline_seconds: float = 300.0
     """A worker that gets nowhere for so long is killed and started again; when it happens once more, the run ends."""
     check_env: bool = True

@@ -100,6 +100,7 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
         ArraySpec("stop", (1,), "int64"),  # the supervisor
         ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
         ArraySpec("inside", (num_envs,), "int64"),  # the environment's executor: odd while the environment runs
+        ArraySpec("env_seconds", (num_envs,), "float64"),  # the environment's executor: spent inside it, about
         ArraySpec("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
         ArraySpec("beats", (num_workers,), "int64"),  # each worker its own: one more for each part of an update
         ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
@@ -117,6 +118,7 @@ class Exchange:
         self.completed_rollouts: Words = block["completed_rollouts"]
         self.episodes: Words = block["episodes"]
         self.inside: Words = block["inside"]
+        self.env_seconds: NDArray[Any] = block["env_seconds"]
         self.naps: Words = block["naps"]
         self.beats: Words = block["beats"]
         self.waited_seconds: NDArray[Any] = block["waited_seconds"]

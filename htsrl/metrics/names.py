@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 INFO_METRIC = "rollout/info/KEY"
 """Stands for a metric of each key of `log_info`."""
+EVAL_INFO_METRIC = "eval/info/KEY"
+"""The same of evaluations."""
 
 METRICS: Mapping[str, Mapping[str, str]] = {
     "Episodes: means over the last 100 that ended": {
@@ -14,6 +16,13 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "rollout/success_rate": "Share of episodes whose last `info` has a true `is_success`, of those that have one.",
         INFO_METRIC: "The number under this key in the last `info` of an episode, for every key of `log_info`.",
         "rollout/env_errors": "Episodes cut short by an exception so far, with `on_env_error=truncate`.",
+    },
+    "Evaluations beside training, in evaluations.jsonl": {
+        "eval/mean_reward": "Mean return of the episodes of an evaluation; `step` is that of the version it is of.",
+        "eval/std_reward": "Standard deviation of their returns.",
+        "eval/mean_ep_length": "Mean length.",
+        "eval/success_rate": "Share of episodes whose last `info` has a true `is_success`, of those that have one.",
+        EVAL_INFO_METRIC: "The number under this key in the last `info` of an episode, on average.",
     },
     "Time": {
         "time/fps": "Environment steps per second, from the second update on.",

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
-from time import monotonic
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
+from htsrl.metrics.gauges import Counters, ReadCounters
 from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.live import LiveProgress
+from htsrl.metrics.pace import MAX_PLAIN_SECONDS, PLAIN_SECONDS, Pace
+from htsrl.metrics.readings import reading
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+Mode = Literal["auto", "live", "plain", "verbose", "off"]
+"""`auto` is live on a terminal and plain lines elsewhere; `verbose` is plain lines as often as at the beginning, and
+one for every checkpoint."""
 
-LIVE_SECONDS = 1 / 8
-PLAIN_SECONDS = 2.0
-
-
-Mode = Literal["auto", "live", "plain", "off"]
-"""`auto` is live on a terminal and plain lines elsewhere."""
+ALWAYS_SHOWN = {"eval"}
+"""Kinds of notes that plain lines have too."""
 
 
 class Progress(Protocol):
@@ -31,87 +29,29 @@ class Progress(Protocol):
     def say(self, line: str) -> None:
         """Print a line that must not be lost."""
 
+    def note(self, kind: str, text: str) -> None:
+        """The newest of its kind: a checkpoint, an evaluation."""
+
     def close(self) -> None: ...
 
 
-def open_progress(mode: Mode, total_steps: int, title: str) -> Progress:
+def open_progress(mode: Mode, total_steps: int, title: str, read_counters: ReadCounters = Counters) -> Progress:
     """Start showing progress."""
     mode = resolved(mode)
     if mode == "live":
-        return LiveProgress(total_steps, title)
-    if mode == "plain":
-        return PlainProgress(total_steps, title)
+        return LiveProgress(total_steps, title, read_counters)
+    if mode in ("plain", "verbose"):
+        return PlainProgress(total_steps, title, is_verbose=mode == "verbose")
     return NoProgress()
 
 
-class LiveProgress:
-    """A bar and a line of readings, redrawn in place from `update`: no thread runs beside the training."""
-
-    def __init__(self, total_steps: int, title: str) -> None:
-        # Imported here: worker processes that import this module never draw.
-        from rich.console import Console
-        from rich.live import Live
-
-        self._total_steps = total_steps
-        self._title = title
-        self._step = 0
-        self._metrics: Mapping[str, float] = {}
-        self._pace = Pace(LIVE_SECONDS)
-        self._console = Console(stderr=True)
-        # stdout is left alone: redirected, a result printed while the bar is up would end in stderr.
-        self._live = Live(self._drawing(), console=self._console, auto_refresh=False, redirect_stdout=False)
-        self._live.start(refresh=True)
-
-    def update(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._step, self._metrics = step, metrics
-        if self._pace.is_due():
-            self._live.update(self._drawing(), refresh=True)
-
-    def say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-    def close(self) -> None:
-        self._live.update(self._drawing(show_eta=False))
-        self._live.stop()
-
-    def _drawing(self, show_eta: bool = True) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        bar = Table.grid(padding=(0, 2), expand=True)
-        bar.add_column(no_wrap=True, overflow="ellipsis")
-        bar.add_column(ratio=1)
-        bar.add_column(no_wrap=True, overflow="ellipsis")
-        done = f"{self._step:,}/{self._total_steps:,} steps"
-        bar.add_row(Text(self._title), ProgressBar(self._total_steps, self._step), Text(done))
-
-        readings = [
-            _reading("return {:.1f}", self._metrics.get("rollout/ep_rew_mean")),
-            _reading("length {:.0f}", self._metrics.get("rollout/ep_len_mean")),
-            _reading("{:,.0f} steps/s", self._metrics.get("time/fps")),
-            _reading("lag {:g}", self._metrics.get("hts/lag")),
-            f"ETA {self._eta()}" if show_eta else None,
-        ]
-        line = "   ".join(reading for reading in readings if reading)
-        # One line however narrow the terminal, or the next drawing would not cover this one.
-        return Group(bar, Text(line, no_wrap=True, overflow="ellipsis"))
-
-    def _eta(self) -> str:
-        steps_per_second = self._metrics.get("time/fps", math.nan)
-        if not (math.isfinite(steps_per_second) and steps_per_second > 0):
-            return "-"
-        seconds = max(0, self._total_steps - self._step) / steps_per_second
-        return str(timedelta(seconds=round(seconds)))
-
-
 class PlainProgress:
-    """A line every few seconds, for log files and pipes."""
+    """A line every few seconds, and of a long run every few minutes, for log files and pipes."""
 
-    def __init__(self, total_steps: int, title: str) -> None:
+    def __init__(self, total_steps: int, title: str, is_verbose: bool = False) -> None:
         self._total_steps = total_steps
-        self._pace = Pace(PLAIN_SECONDS)
+        self._is_verbose = is_verbose
+        self._pace = Pace(PLAIN_SECONDS, PLAIN_SECONDS if is_verbose else MAX_PLAIN_SECONDS)
         self._unprinted: str | None = None
         self.say(title)
 
@@ -122,6 +62,10 @@ class PlainProgress:
 
     def say(self, line: str) -> None:
         warn_on_stderr(line)
+
+    def note(self, kind: str, text: str) -> None:
+        if self._is_verbose or kind in ALWAYS_SHOWN:
+            self.say(f"{kind} {text}")
 
     def close(self) -> None:
         self._print_latest()
@@ -134,11 +78,12 @@ class PlainProgress:
     def _line(self, step: int, metrics: Mapping[str, float]) -> str:
         readings = [
             f"step {step}/{self._total_steps}",
-            _reading("return {:.1f}", metrics.get("rollout/ep_rew_mean")),
-            _reading("length {:.0f}", metrics.get("rollout/ep_len_mean")),
-            _reading("{:.0f} steps/s", metrics.get("time/fps")),
+            reading("return {:.1f}", metrics.get("rollout/ep_rew_mean")),
+            reading("length {:.0f}", metrics.get("rollout/ep_len_mean")),
+            reading("{:.0f} steps/s", metrics.get("time/fps")),
+            reading("lag {:g}", metrics.get("hts/lag")) if self._is_verbose else None,
         ]
-        return "  ".join(reading for reading in readings if reading)
+        return "  ".join(part for part in readings if part)
 
 
 class NoProgress:
@@ -150,28 +95,11 @@ class NoProgress:
     def say(self, line: str) -> None:
         warn_on_stderr(line)
 
-    def close(self) -> None:
+    def note(self, kind: str, text: str) -> None:
         pass
 
-
-class Pace:
-    """Says yes at most once in so many seconds, and the first time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._due_at = -math.inf
-
-    def is_due(self) -> bool:
-        now = monotonic()
-        if now < self._due_at:
-            return False
-        self._due_at = now + self._seconds
-        return True
-
-
-def _reading(pattern: str, value: float | None) -> str | None:
-    """The value in words, or None while there is none: before the first episode has ended."""
-    return pattern.format(value) if value is not None and math.isfinite(value) else None
+    def close(self) -> None:
+        pass
 
 
 def resolved(mode: Mode) -> Mode:

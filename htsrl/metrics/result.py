@@ -28,9 +28,25 @@ class RunResult:
     restarts: int = 0
     """How often a worker died and was started again, since the run was last started or resumed."""
     stop_reason: str | None = None
-    """Why an observer asked it to end, if one did."""
+    """Why an observer asked it to end, if one did, or which evaluations did."""
     numerics_changes: int = 0
     """How often it was resumed by another machine, library or code; above 0, its digest is nobody else's."""
+
+    sink_failures: int = 0
+    """How often a sink beside metrics.jsonl failed, since the run was last started."""
+    evaluations: int = 0
+    """How many were made beside training."""
+    evaluations_skipped: int = 0
+    """Versions that were due when two others were still being evaluated or waiting, since the run was last started."""
+    evaluations_failed: int = 0
+    """Versions that could not be evaluated, since the run was last started."""
+    eval_return: float | None = None
+    """Mean return of the newest version that was evaluated."""
+    best_eval_return: float | None = None
+    """That of the version in `best_policy.safetensors`."""
+    best_eval_version: int | None = None
+    eval_goal_reached: bool = False
+    """Ended before its total_steps because evaluations held stop_at_eval_return."""
 
     def summary(self) -> dict[str, Any]:
         return {**asdict(self), "run_dir": str(self.run_dir)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from htsrl.errors import RunFolderError
+from htsrl.metrics.histograms import Histogram, Histograms
 from htsrl.metrics.line_file import LineFile, PatientFile, Warn, warn_on_stderr
 from htsrl.plain_files import parsed, read_plain
 
@@ -20,6 +21,8 @@ class Sink(Protocol):
     """Takes the metrics of a run as they come."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def write_histograms(self, step: int, histograms: Histograms) -> None: ...
 
     def close(self) -> None: ...
 
@@ -34,6 +37,11 @@ class JsonLines:
         assert "step" not in metrics, "a metric called step would replace the step itself"
         record = {"step": step, **{name: _finite_or_none(value) for name, value in metrics.items()}}
         self._file.write(json.dumps(record, allow_nan=False))
+
+    def write_histograms(self, step: int, histograms: Histograms) -> None:
+        """In their compact form: the range, and how many lie in each of its equal parts."""
+        document = {name: of.document() for name, of in histograms.items()}
+        self._file.write(json.dumps({"step": step, **document}, allow_nan=False))
 
     def sync(self) -> None:
         """Have all lines on the disk, not only with the operating system; raises OSError where the disk refuses."""
@@ -68,11 +76,27 @@ class TensorBoard:
         scalars = [{"tag": name, "simple_value": float(value)} for name, value in metrics.items()]
         self._add(step=step, summary={"value": scalars})
 
+    def write_histograms(self, step: int, histograms: Histograms) -> None:
+        values = [{"tag": f"{name}_hist", "histo": _tensorboard_histogram(of)} for name, of in histograms.items()]
+        self._add(step=step, summary={"value": values})
+
     def close(self) -> None:
         self._file.close()
 
     def _add(self, **content: Any) -> None:
         self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
+
+
+def _tensorboard_histogram(histogram: Histogram) -> dict[str, Any]:
+    return {
+        "min": histogram.low,
+        "max": histogram.high,
+        "num": float(sum(histogram.counts)),
+        "sum": histogram.total,
+        "sum_squares": histogram.sum_of_squares,
+        "bucket_limit": histogram.upper_edges,
+        "bucket": [float(count) for count in histogram.counts],
+    }
 
 
 def read_json_lines(path: Path) -> list[dict[str, float | None]]:

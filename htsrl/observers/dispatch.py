@@ -98,6 +98,9 @@ class Dispatch:
     def checkpoint(self, version: int, path: Path) -> None:
         self._put("on_checkpoint", CheckpointEvent(version, path))
 
+    def evaluation(self, evaluation: Evaluation) -> None:
+        self._put("on_evaluation", evaluation)
+
     def close(self, result: RunResult) -> None:
         """Tell them how the run ended, and wait until they have heard everything."""
         if not self._is_watched:

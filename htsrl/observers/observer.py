@@ -90,5 +90,6 @@ class Observer(Protocol):
         return
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """After `on_end`, when `train --eval-episodes` has played its episodes with the final policy."""
+        """After every evaluation beside training (`eval_every`), whose `steps` say when its version was made; without
+        them after `on_end`, when `train --eval-episodes` has played its episodes with the final policy."""
         return

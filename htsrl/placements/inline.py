@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from htsrl.checkpoint.of_run import background_checkpoints
+from htsrl.checkpoint.snapshots import Snapshots, in_order
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.instruments import Instruments
@@ -22,9 +23,9 @@ def run_inline(blueprint: Blueprint, block: SharedArrays, listeners: Listeners) 
     checkpoints = background_checkpoints(blueprint.config, block, shared, listeners.on_checkpoint)
     if instruments:
         instruments.watch_checkpoints(checkpoints)
-    learner = blueprint.build_learner(
-        block, shared, parameters, lambda: None, listeners.on_report, checkpoints.at_barrier
-    )
+    snapshots = Snapshots(blueprint.config, parameters.module)
+    at_barrier = in_order(checkpoints.at_barrier, snapshots.at_barrier)
+    learner = blueprint.build_learner(block, shared, parameters, lambda: None, listeners.on_report, at_barrier)
     if instruments:
         for env_runner in (env_runner for executor in executors for env_runner in executor.env_runners):
             instruments.watch_env_runner(env_runner)

@@ -23,6 +23,7 @@ import cloudpickle
 import gymnasium
 
 from htsrl.checkpoint.of_run import background_checkpoints
+from htsrl.checkpoint.snapshots import Snapshots, in_order
 from htsrl.dataflow.exchange import Cost
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.shared_arrays import SharedArrays
@@ -178,7 +179,8 @@ def _build_roles(
             if instruments:
                 instruments.watch_checkpoints(checkpoints)
             context.last_things.callback(checkpoints.finish)
-            wake, at_barrier = doorbells.ring_all, checkpoints.at_barrier
+            snapshots = Snapshots(blueprint.config, parameters.module)
+            wake = doorbells.ring_all
             wait = instruments.watch_wait(sleeper.sleep_until) if instruments else sleeper.sleep_until
             helpers = Helpers(GradientOrders(block), doorbells.ring_gradient_workers, wait)
             has_helpers = len(blueprint.learner_shards) > 1
@@ -188,7 +190,7 @@ def _build_roles(
                 parameters,
                 wake,
                 _last_after(checkpoints.finish, report),
-                at_barrier,
+                in_order(checkpoints.at_barrier, snapshots.at_barrier),
                 helpers if has_helpers else None,
                 _unless_stopped(shared, beat),
             )

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htsrl.checkpoint.files import checkpoints_in
+from htsrl.checkpoint.policy_file import policy_bytes
+from htsrl.checkpoint.snapshots import snapshots_in
 from htsrl.config import Config, EnvFactory
 from htsrl.config.algorithm_settings import algorithm_name
 from htsrl.config.file import env_name, load_config, read_config, to_json
@@ -79,6 +81,15 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def histograms_file(self) -> Path:
+        """How returns and lengths of the last episodes were spread, a line for each of the metrics'."""
+        return self.path / "histograms.jsonl"
+
+    @property
+    def csv_file(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
     def digest_file(self) -> Path:
         return self.path / "digest.jsonl"
 
@@ -90,6 +101,16 @@ class RunFolder:
     @property
     def policy_file(self) -> Path:
         return self.path / "policy.safetensors"
+
+    @property
+    def evaluations_file(self) -> Path:
+        """What evaluations beside training found, a line each."""
+        return self.path / "evaluations.jsonl"
+
+    @property
+    def best_policy_file(self) -> Path:
+        """The version with the best evaluation beside training."""
+        return self.path / "best_policy.safetensors"
 
     @property
     def initial_policy_file(self) -> Path:
@@ -145,11 +166,13 @@ class RunFolder:
         self.save_config(config)
         self._save_fingerprint(fingerprint)
         self._save_interface(interface)
-        for folder in (self.checkpoints_dir, self.tensorboard_dir):
+        for folder in (self.checkpoints_dir, self.tensorboard_dir, snapshots_in(self.path)):
             shutil.rmtree(folder, ignore_errors=True)
         files = (self.metrics_file, self.digest_file, self.schedule_file, self.policy_file, self.curve_file)
+        watched = (self.evaluations_file, self.best_policy_file, self.histograms_file, self.csv_file)
         for file in (
             *files,
+            *watched,
             self.path / "timeline.json",
             self.path / "result.json",
             self._numerics_changes_file,
@@ -228,6 +251,10 @@ class RunFolder:
     def save_policy(self, policy: nn.Module, version: int) -> None:
         _write(self.policy_file, policy_bytes(policy, version))
 
+    def keep_best_policy(self, data: bytes) -> None:
+        """A crash leaves the one before or this one."""
+        _write(self.best_policy_file, data)
+
     def save_diverged_batch(self, update: int, batch: Mapping[str, NDArray[Any]]) -> None:
         from safetensors.numpy import save
 
@@ -274,18 +301,6 @@ def _is_change_of_numerics(document: object) -> bool:
         return False
     changes = document.get("changes", [])
     return isinstance(changes, list) and all(isinstance(line, str) for line in changes)
-
-
-def policy_bytes(policy: nn.Module, version: int) -> bytes:
-    """A policy file: the tensors by name, and the version in the header."""
-    import torch
-    from safetensors.torch import save
-
-    tensors = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in policy.state_dict().items()
-    }
-    return save(tensors, metadata={"version": str(version)})
 
 
 def json_bytes(document: Any) -> bytes:

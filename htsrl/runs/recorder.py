@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from htsrl.config import Config
 from htsrl.config.algorithm_settings import algorithm_name
 from htsrl.config.file import env_name
+from htsrl.metrics.episodes import Row
+from htsrl.metrics.gauges import Counters, ReadCounters
+from htsrl.metrics.histograms import episode_histograms
 from htsrl.metrics.line_file import LineFile
 from htsrl.metrics.progress import open_progress
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.result import RunResult
-from htsrl.metrics.sinks import JsonLines, Sink, TensorBoard
+from htsrl.metrics.sinks import JsonLines
 from htsrl.processes.interrupts import uninterrupted
 from htsrl.runs.folder import RunFolder
+from htsrl.runs.open_sinks import open_sinks
 
 Readings = Callable[[], dict[str, float]]
 """What the workers have written about themselves so far, such as seconds waited, by metric name."""
+
+
+EpisodesOf = Callable[[int], Iterable[Row]]
 
 
 @dataclass(frozen=True)
@@ -38,25 +46,35 @@ class Standing:
 class Recorder:
     """Takes the learner's reports as they come."""
 
-    def __init__(self, config: Config, folder: RunFolder, readings: Readings, standing: Standing) -> None:
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        readings: Readings,
+        standing: Standing,
+        read_counters: ReadCounters = Counters,
+        episodes_of: EpisodesOf = lambda version: (),
+    ) -> None:
+        """`episodes_of` gives the last episodes as of a version, or none where they are not known any more."""
         experiment, placement = config.experiment, config.placement
         self._folder = folder
         self._updates_per_line = max(1, round(placement.log_every_steps / experiment.batch_steps))
         self._readings = readings
+        self._episodes_of = episodes_of
         self._goal, self._num_intervals = experiment.stop_at_return, experiment.num_intervals
         total_steps = experiment.num_intervals * experiment.batch_steps
         title = f"{env_name(experiment.env)}  {algorithm_name(experiment.algorithm)} under {experiment.schedule}"
-        self._progress = open_progress(placement.progress, total_steps, title)
+        self._progress = open_progress(placement.progress, total_steps, title, read_counters)
         self._metrics_file = JsonLines(folder.metrics_file, self.say)
-        self._sinks: list[Sink] = [self._metrics_file]
-        if placement.tensorboard:
-            self._sinks.append(TensorBoard(folder.tensorboard_dir, self.say, purge_step=standing.steps + 1))
+        self._histograms_file = JsonLines(folder.histograms_file, self.say)
+        self._sinks = open_sinks(config, folder, standing.steps, self.say)
         self._digest_file = LineFile(folder.digest_file, self.say)
         self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.mixes_versions else None
         self._clock = Clock(standing.steps, standing.seconds)
         self._standing = standing
         self._restarts = 0
         self._stop_reason: str | None = None
+        self._evaluations: Mapping[str, Any] = {}
 
     def record(self, report: UpdateReport) -> None:
         """Write a report down, all of it or nothing; one that a new learner gives once more is known already."""
@@ -72,8 +90,10 @@ class Recorder:
         metrics = {**report.metrics, **self._clock.metrics()}
         if report.version % self._updates_per_line == 0 or report.finished:
             metrics |= self._readings()
+            self._metrics_file.write(report.steps, metrics)
             for sink in self._sinks:
                 sink.write(report.steps, metrics)
+            self._record_histograms(report)
         self._progress.update(report.steps, metrics)
         mean_return, seconds = report.metrics.get("rollout/ep_rew_mean"), self._clock.seconds
         env_errors = int(report.metrics.get("rollout/env_errors", 0))
@@ -87,6 +107,12 @@ class Recorder:
             is_finished=report.finished,
         )
 
+    def _record_histograms(self, report: UpdateReport) -> None:
+        histograms = episode_histograms(self._episodes_of(report.version))
+        if histograms:
+            for sink in (self._histograms_file, *self._sinks):
+                sink.write_histograms(report.steps, histograms)
+
     def say(self, line: str) -> None:
         self._progress.say(line)
 
@@ -94,9 +120,24 @@ class Recorder:
         """The run ends here because somebody asked for it."""
         self._stop_reason = reason
 
+    def record_evaluation(self, steps: int, metrics: Mapping[str, float]) -> None:
+        """Of the version after so many steps; `evaluations.jsonl` has it already."""
+        for sink in self._sinks:
+            sink.write(steps, metrics)
+
+        self._progress.note("eval", _evaluation_text(steps, metrics))
+
+    def note_checkpoint(self, version: int) -> None:
+        self._progress.note("checkpoint", f"of update {version} at {time.strftime('%H:%M')}")
+
+    def note_evaluations(self, summary: Mapping[str, Any]) -> None:
+        """What the result says of evaluations beside training, by its own names."""
+        self._evaluations = summary
+
     def note_restart(self, line: str) -> None:
         self._restarts += 1
         self.say(line)
+        self._progress.note("restarts", str(self._restarts))
 
     def sync(self) -> None:
         """Have what was recorded on the disk, not only with the operating system; OSError where it is not."""
@@ -126,22 +167,33 @@ class Recorder:
             mean_return=standing.mean_return,
             steps_per_second=self._clock.steps_per_second,
             seconds=self._clock.seconds,
-            interrupted=not standing.is_finished,
+            interrupted=not standing.is_finished and not self._evaluations.get("eval_goal_reached", False),
             goal_reached=self.goal_reached,
             env_errors=standing.env_errors,
             restarts=self._restarts,
             stop_reason=self._stop_reason,
             numerics_changes=len(self._folder.numerics_changes()),
+            sink_failures=sum(sink.failures for sink in self._sinks),
+            **self._evaluations,
         )
 
     def close(self) -> None:
         with ExitStack() as closing:  # all of them, even if one fails
+            closing.callback(self._metrics_file.close)
+            closing.callback(self._histograms_file.close)
             for sink in self._sinks:
                 closing.callback(sink.close)
             closing.callback(self._digest_file.close)
             if self._schedule_file is not None:
                 closing.callback(self._schedule_file.close)
             closing.callback(self._progress.close)
+
+
+def _evaluation_text(steps: int, metrics: Mapping[str, float]) -> str:
+    success = metrics.get("eval/success_rate")
+    return f"return {metrics['eval/mean_reward']:.1f} at {steps:,} steps" + (
+        "" if success is None else f", success {success:.0%}"
+    )
 
 
 class Clock:

@@ -23,11 +23,14 @@ from htsrl.fingerprint import Fingerprint
 from htsrl.metrics.line_file import drop_lines_after, warn_on_stderr
 from htsrl.metrics.result import RunResult
 from htsrl.metrics.sinks import read_json_lines
+from htsrl.metrics.trackers import check_sinks
 from htsrl.numerics import single_threaded
 from htsrl.observers.dispatch import Watching
 from htsrl.observers.observer import Observer
 from htsrl.placements.blueprint import Blueprint
 from htsrl.processes.current_folder import current_folder_kept
+from htsrl.processes.warnings_once import warnings_once
+from htsrl.runs.evaluations import EvaluationRecord, drop_evaluations_after
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.recorder import Standing
@@ -85,9 +88,10 @@ class Changes:
 
 def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> RunResult:
     """The same for those who have more to tell the observers when the run is over."""
-    with RunLock.acquire(folder.path), current_folder_kept(), single_threaded():
+    with RunLock.acquire(folder.path), current_folder_kept(), single_threaded(), warnings_once():
         config = admitted_config(folder.config_file, changed.env, changed.vouched)
         config = check(replace(config, placement=changed.placement or config.placement))
+        check_sinks(config.placement.sinks)
         before, config = config.experiment, check(replace(config, experiment=changed.experiment(config.experiment)))
         _check_is_no_replay(folder, config)
         # Results without a checkpoint are those of a run that somebody has tidied up: they are worth more than a start.
@@ -110,6 +114,8 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
                 folder.save_config(config)
                 if changes:
                     folder.note_change_of_numerics(version, changes, fingerprint)
+            if changes or config.experiment.mixes_versions:
+                drop_evaluations_after(folder, version, warn_on_stderr)
             return run_to_end(blueprint, block, folder, standing, watching)
         finally:
             block.close()
@@ -213,6 +219,8 @@ def _check_is_no_replay(folder: RunFolder, config: Config) -> None:
 def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Config) -> None:
     """Training, or at least the results of a run that was killed before it could write them."""
     experiment, document = config.experiment, checkpoint.document
+    if folder.is_complete():
+        _check_eval_goal(folder, document["version"], config)
     if not _has_all_it_wanted(checkpoint, config) or not folder.is_complete():
         return
     if _goal_is_reached(checkpoint, config):
@@ -225,6 +233,16 @@ def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Conf
         f"the run has made its {document['steps']:,} steps; ask for more with total_steps (--total-steps), which is "
         f"{experiment.total_steps:,}"
     )
+
+
+def _check_eval_goal(folder: RunFolder, version: int, config: Config) -> None:
+    goal, times = config.placement.stop_at_eval_return, config.placement.eval_goal_held
+    if EvaluationRecord(folder, warn_on_stderr).holds(goal, times, version):
+        raise ConfigError(
+            f"the run has ended: its last evaluation{'s' * (times > 1)} reached stop_at_eval_return={goal:g}; go on "
+            f"with --stop-at-eval-return None or a higher number, or play its best with `htsrl eval {folder.shown} "
+            "--best`"
+        )
 
 
 def _changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> list[str]:
@@ -249,7 +267,8 @@ def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: 
                 f"{file} lacks barriers before version {version}, which the checkpoint is of; put back the "
                 "file that belongs there, or begin anew with `htsrl train --config`"
             )
-    drop_lines_after(folder.metrics_file, "step", steps)
+    for file in (folder.metrics_file, folder.histograms_file):
+        drop_lines_after(file, "step", steps)
     lines = read_json_lines(folder.metrics_file) if folder.metrics_file.exists() else []
     seconds = (lines[-1].get("time/time_elapsed") or 0.0) if lines else 0.0
     return Standing(

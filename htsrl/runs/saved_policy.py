@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
 
 Choice = Literal["newest", "best"] | int
-"""The newest version that is whole, the checkpoint with the best return, or the version of this number."""
+"""The newest version that is whole, the best, or the version of this number. The best is that with the best evaluation
+beside training, or where there were none the checkpoint with the best return of training episodes."""
 ATTEMPTS = 20
 """A run that goes on may remove a checkpoint while it is read, but hardly so often in a row."""
 
@@ -41,7 +42,7 @@ class SavedPolicy:
     """By name, or `parameters` and `statistics` as the run has them in memory."""
     is_flat: bool
     mean_return: float | None = None
-    """Of the last episodes before it, where the checkpoint knows."""
+    """Of the last training episodes before it, where the checkpoint knows; of a best policy, of its evaluation."""
 
     def num_columns(self, outline: Policy) -> int:
         """How many agents the reward's statistics are of; `outline` is the policy for none."""
@@ -132,6 +133,8 @@ class _Look:
         return self._learned(self._last)
 
     def _best(self) -> SavedPolicy:
+        if (evaluated := self._read_best()) is not None:
+            return evaluated
         found = [saved for _, path in self._checkpoints if (saved := self._read(path)) is not None]
         rated = [saved for saved in found if saved.mean_return is not None]
         if not rated:
@@ -139,6 +142,17 @@ class _Look:
                 f"no checkpoint of {self._folder.path} knows a return, for no episode had ended; leave out the best"
             )
         return max(rated, key=lambda saved: (saved.mean_return, saved.version))
+
+    def _read_best(self) -> SavedPolicy | None:
+        """By evaluation; None where there was none, or its policy is damaged, of which the user is told."""
+        path = self._folder.best_policy_file
+        if not path.exists():
+            return None
+        try:
+            return read_policy_file(path)
+        except (OSError, ValueError) as error:
+            self._warn(f"warning: passed over a damaged policy: {path} cannot be read: {str(error)[:200]}")
+            return None
 
     def _numbered(self, version: int) -> SavedPolicy:
         if self._last is not None and self._last.version == version:
@@ -206,16 +220,25 @@ def read_policy_file(path: Path) -> SavedPolicy:
         tensors = load(data)
     except (SafetensorError, ValueError, KeyError, RuntimeError, TypeError, OverflowError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-    return SavedPolicy(_version_in(data), path, tensors, False)
-
-
-def _version_in(data: bytes) -> int:
-    """From the header, which the reader has found to be sound."""
-    header = parsed(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    version = header.get("__metadata__", {}).get("version", "")
+    facts = _facts_in(data)
+    version = facts.get("version", "")
     if not (version.isascii() and version.isdigit() and len(version) < 19):
         raise ValueError(f"it does not say which version it is of: {version[:40]!r}")
-    return int(version)
+    return SavedPolicy(int(version), path, tensors, False, _number(facts.get("eval_return", "")))
+
+
+def _facts_in(data: bytes) -> dict[str, str]:
+    """From the header, which the reader has found to be sound."""
+    header = parsed(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    facts: dict[str, str] = header.get("__metadata__", {})
+    return facts
+
+
+def _number(text: str) -> float | None:
+    try:
+        return _finite(float(text))
+    except ValueError:
+        return None
 
 
 def _finite(value: Any) -> float | None:

@@ -83,6 +83,8 @@ def _check_placement(blueprint: Blueprint) -> None:
     """Whether the roles can live where they are asked to."""
     if blueprint.config.placement.backend == "inline":
         warn_if_torch_was_used_before()
+        if blueprint.config.placement.eval_every is not None:
+            _check_can_be_handed_over(blueprint, "leave out eval_every")
         return
     if sys.platform != "linux":
         raise ConfigError(f"placement=processes needs Linux, this is {sys.platform}; use placement inline")
@@ -92,10 +94,14 @@ def _check_placement(blueprint: Blueprint) -> None:
             "x86-64; compare a digest with placement inline before you rely on it",
             stacklevel=3,
         )
+    _check_can_be_handed_over(blueprint, "use placement inline")
+
+
+def _check_can_be_handed_over(blueprint: Blueprint, way_out: str) -> None:
     try:
         cloudpickle.dumps(blueprint)
     except Exception as error:
         raise ConfigError(
             f"the environment cannot be handed to worker processes ({type(error).__name__}: {error}); make what it "
-            "closes over inside the callable, or use placement inline"
+            f"closes over inside the callable, or {way_out}"
         ) from error

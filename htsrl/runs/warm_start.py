@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from htsrl.checkpoint.policy_file import policy_bytes
 from htsrl.config import Config, Experiment
 from htsrl.config.init_from import InitFrom
 from htsrl.digest import read_links
 from htsrl.errors import ConfigError, RunFolderError, UntrustedFolder
 from htsrl.numerics import single_threaded
 from htsrl.plain_files import read_document
-from htsrl.runs.folder import RunFolder, json_bytes, policy_bytes
+from htsrl.runs.folder import RunFolder, json_bytes
 from htsrl.runs.saved_policy import SavedPolicy, read_policy_file, saved_policy
 from htsrl.runs.trust import admitted_network
 

@@ -11,7 +11,7 @@ import pytest
 import htsrl
 from htsrl import Config, Experiment, Placement
 from htsrl.cli.main import main
-from htsrl.metrics import progress
+from htsrl.metrics import pace
 from htsrl.metrics.episode_progress import EpisodeProgress
 
 
@@ -37,7 +37,7 @@ def test_a_line_every_two_seconds_and_none_at_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(progress, "monotonic", lambda: now)
+    monkeypatch.setattr(pace, "monotonic", lambda: now)
     with EpisodeProgress(100) as shown:
         for played in range(20):
             shown.update(played, played * 1000)
@@ -52,7 +52,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_gone_in_the_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(progress, "monotonic", lambda: now)
+    monkeypatch.setattr(pace, "monotonic", lambda: now)
     with suppress(KeyboardInterrupt), EpisodeProgress(10, "live") as shown:
         now += 3
         shown.update(1, 20)

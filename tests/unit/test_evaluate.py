@@ -13,9 +13,9 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 import htsrl
 from htsrl import A2C, Config, ConfigError, Evaluation, Experiment, Network, Placement, RunFolderError, evaluate
-from htsrl.evaluate import MAX_SEATS
 from htsrl.policies.policy import Policy, build_policy
 from htsrl.runs.folder import RunFolder
+from htsrl.runs.play import MAX_SEATS
 from htsrl.runs.saved_policy import saved_policy
 from htsrl.seeding import ActionNoise, Purpose, reset_seed
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from terminal_run import run_on_terminal, screen_after
 
-from htsrl.metrics import progress
+from htsrl.metrics import pace
 from htsrl.metrics.progress import open_progress
 
 READINGS = {"rollout/ep_rew_mean": 153.24, "rollout/ep_len_mean": 153.0, "time/fps": 8123.4, "hts/lag": 1.0}
@@ -31,7 +31,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     clock = _Clock()
-    monkeypatch.setattr(progress, "monotonic", clock)
+    monkeypatch.setattr(pace, "monotonic", clock)
     return clock
 
 

@@ -12,7 +12,8 @@ import pytest
 import htsrl
 from htsrl.cli.reference import PAGES
 from htsrl.dataflow.exchange import Cost
-from htsrl.metrics.names import INFO_METRIC, METRICS
+from htsrl.metrics.evaluation import Evaluation
+from htsrl.metrics.names import EVAL_INFO_METRIC, INFO_METRIC, METRICS
 from htsrl.metrics.sinks import read_json_lines
 
 FOLDER = Path(htsrl.__file__).parent.parent / "docs" / "reference"
@@ -48,9 +49,15 @@ def test_the_table_of_metrics_has_exactly_those_of_runs(tmp_path: Path) -> None:
         htsrl.train(htsrl.Config(experiment, replace(quiet, run_dir=run_dir)))
         metrics |= {name for line in read_json_lines(run_dir / "metrics.jsonl") for name in line}
     known = {name for section in METRICS.values() for name in section}
-    of_processes = {name for name in known if name.startswith("cpu/")} | {"wait/gradient_worker_seconds"}
+    elsewhere = {name for name in known if name.startswith(("cpu/", "eval/"))} | {"wait/gradient_worker_seconds"}
     written = {INFO_METRIC if name == "rollout/info/angle" else name for name in metrics - {"step"}}
-    assert written == known - of_processes
+    assert written == known - elsewhere
+
+
+def test_the_table_of_metrics_has_those_of_evaluations() -> None:
+    found = Evaluation((1.0,), (1,), infos={"is_success": (1.0,), "angle": (0.5,)}).metrics()
+    written = {EVAL_INFO_METRIC if name == "eval/info/angle" else name for name in found}
+    assert written == {name for section in METRICS.values() for name in section if name.startswith("eval/")}
 
 
 def test_the_table_of_metrics_has_all_costs() -> None:
