@@ -119,7 +119,9 @@ def _lag(task: str, summary: Summary) -> Iterator[Highlight]:
 
 def _lag_difference(row: Summary) -> str:
     of = row["over_run_less_first"]
-    return f"{row['lag']}: " + (f"{of['mean']:+.4g} ({of['low']:+.4g} to {of['high']:+.4g})" if of else "no interval")
+    if not isinstance(of, Mapping):
+        return f"{row['lag']}: {of:+.4g} (no interval)"
+    return f"{row['lag']}: {of['mean']:+.4g} ({of['low']:+.4g} to {of['high']:+.4g})"
 
 
 def _seeds(number: int) -> str:

@@ -41,18 +41,22 @@ def way_of(lag: int) -> str:
     return f"lag-{lag}"
 
 
+Quantity = Interval | float
+"""With an interval over the seeds, unless there is a single one, which shows no spread."""
+
+
 @dataclass(frozen=True)
 class LagRow:
     """What came of one lag."""
 
     lag: int
-    over_run: Interval | float
-    """Mean return over the run; without an interval for a single seed."""
+    over_run: Quantity
+    """Mean return over the run."""
     score: float
     """Mean over the seeds of what the final policies are worth."""
-    over_run_less_first: Interval | None
-    """Less that of the first lag, seed by seed; None for itself and for a single seed."""
-    score_less_first: Interval | None
+    over_run_less_first: Quantity | None
+    """Less that of the first lag, seed by seed; None for that one itself."""
+    score_less_first: Quantity | None
 
 
 def lag_rows(lags: Sequence[int], learned: Sequence[Learned]) -> list[LagRow]:
@@ -62,13 +66,21 @@ def lag_rows(lags: Sequence[int], learned: Sequence[Learned]) -> list[LagRow]:
     return [
         LagRow(
             lag=lag,
-            over_run=mean_interval(list(over_run[lag].values())) or next(iter(over_run[lag].values())),
-            score=sum(scores[lag].values()) / len(scores[lag]),
-            over_run_less_first=None if lag == lags[0] else paired_interval(over_run[lag], over_run[lags[0]]),
-            score_less_first=None if lag == lags[0] else paired_interval(scores[lag], scores[lags[0]]),
+            over_run=mean_interval(list(over_run[lag].values())) or _mean(over_run[lag]),
+            score=_mean(scores[lag]),
+            over_run_less_first=None if lag == lags[0] else _difference(over_run[lag], over_run[lags[0]]),
+            score_less_first=None if lag == lags[0] else _difference(scores[lag], scores[lags[0]]),
         )
         for lag in lags
     ]
+
+
+def _mean(by_seed: Mapping[int, float]) -> float:
+    return sum(by_seed.values()) / len(by_seed)
+
+
+def _difference(later: Mapping[int, float], first: Mapping[int, float]) -> Quantity:
+    return paired_interval(later, first) or _mean(later) - _mean(first)
 
 
 def summary(lags: Sequence[int], learned: Sequence[Learned]) -> dict[str, Any]:
@@ -92,8 +104,8 @@ def tables(lags: Sequence[int], learned: Sequence[Learned], episodes: int) -> li
     note = (
         f"{learned[0].steps:,} steps, {num_seeds} seed{'s' if num_seeds > 1 else ''}. Mean over run: of the mean "
         f"return of the last 100 training episodes. Score: mean return of {episodes} episodes of the final policy, "
-        f"most likely actions. Differences: mean over paired seeds and its 95 % interval (Student's t); `*` where it "
-        f"leaves out 0. With a lag of K the first K + 1 rollouts are made by the initial policy."
+        f"most likely actions. Differences: {_kind_of_difference(num_seeds)}. With a lag of K the first K + 1 "
+        "rollouts are made by the initial policy."
     )
     commands = Table(
         ["way", "seed", "mean over run", "score", "command", "digest", "commit"],
@@ -113,8 +125,16 @@ def tables(lags: Sequence[int], learned: Sequence[Learned], episodes: int) -> li
     return [Table(headings, rows, [note]), commands]
 
 
-def shown(difference: Interval | None) -> str:
+def _kind_of_difference(num_seeds: int) -> str:
+    if num_seeds == 1:
+        return "of one seed, which says nothing about noise"
+    return "mean over paired seeds and its 95 % interval (Student's t); `*` where it leaves out 0"
+
+
+def shown(difference: Quantity | None) -> str:
     if difference is None:
         return "-"
+    if not isinstance(difference, Interval):
+        return f"{difference:+.4g}"
     star = "" if difference.has_zero else " *"
     return f"{difference.mean:+.4g} ({difference.low:+.4g} to {difference.high:+.4g}){star}"

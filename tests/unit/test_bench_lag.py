@@ -31,7 +31,7 @@ def test_a_lag_is_compared_with_the_first_seed_by_seed() -> None:
     assert zero.over_run_less_first is None
     difference = four.over_run_less_first
     # Differences -3 and -1: -2 +- 12.706 * sqrt(2) / sqrt(2).
-    assert difference is not None
+    assert isinstance(difference, Interval)
     assert (difference.mean, difference.low) == pytest.approx((-2.0, -14.706), abs=1e-3)
     assert isinstance(four.over_run, Interval)
     assert four.over_run.mean == 13.0
@@ -41,8 +41,10 @@ def test_a_single_seed_has_means_and_no_interval() -> None:
     learned = [learned_run(0, 1, 10.0), learned_run(1, 1, 9.0)]
     rows = lag_rows([0, 1], learned)
     assert [row.over_run for row in rows] == [10.0, 9.0]
-    assert rows[1].over_run_less_first is None
-    assert "| 1   | 9" in lag_learning.tables([0, 1], learned, 10)[0].markdown()
+    assert rows[1].over_run_less_first == -1.0
+    assert "| 1   | 9             | -1 " in lag_learning.tables([0, 1], learned, 10)[0].markdown()
+    ((_, result),) = highlights_of("lag-x", lag_learning.summary([0, 1], learned))
+    assert result == "1: -1 (no interval)"
 
 
 @pytest.mark.parametrize("task", LAG_TASKS.values(), ids=LAG_TASKS)
