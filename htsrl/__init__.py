@@ -15,6 +15,7 @@ from htsrl.errors import (  # noqa: E402
     ConfigError,
     EnvironmentFailure,
     HtsrlError,
+    MomentNotFound,
     NotReproduced,
     ObserverFailed,
     PeerDied,
@@ -28,9 +29,11 @@ from htsrl.export import Exported, ExportFailed, export  # noqa: E402
 from htsrl.metrics.evaluation import Evaluation  # noqa: E402
 from htsrl.metrics.result import RunResult  # noqa: E402
 from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent  # noqa: E402
+from htsrl.replay import Replay, replay  # noqa: E402
 from htsrl.runs.load_policy import load_policy  # noqa: E402
 from htsrl.runs.resume import resume  # noqa: E402
 from htsrl.train import train  # noqa: E402
+from htsrl.video import Recording, record  # noqa: E402
 
 __version__ = "0.2.0"
 
@@ -50,6 +53,7 @@ __all__ = [
     "Exported",
     "Finding",
     "HtsrlError",
+    "MomentNotFound",
     "Network",
     "NotReproduced",
     "ObservedRun",
@@ -57,6 +61,8 @@ __all__ = [
     "ObserverFailed",
     "PeerDied",
     "Placement",
+    "Recording",
+    "Replay",
     "Report",
     "RunFolderError",
     "RunResult",
@@ -69,6 +75,8 @@ __all__ = [
     "export",
     "load_policy",
     "preset",
+    "record",
+    "replay",
     "resume",
     "train",
 ]

@@ -142,7 +142,7 @@ def first_difference(links_a: list[Link], links_b: list[Link]) -> str | None:
         # Of two runs that were begun alike, one may be older than the learner's part, or have been resumed since.
         chains_agree_on_what_they_hash &= bool(a.learner) == bool(b.learner)
         if a.chain != b.chain if chains_agree_on_what_they_hash else _known_of_both(a, b) != _known_of_both(b, a):
-            return f"barrier {a.update}: {_what_differs(a, b)}"
+            return f"barrier {a.update}: {what_differs(a, b)}"
     shorter, longer = sorted((len(links_a), len(links_b)))
     if shorter != longer:
         return f"barrier {shorter}: one run ends here, the other has {longer} barriers"
@@ -154,7 +154,8 @@ def _known_of_both(link: Link, other: Link) -> tuple[object, ...]:
     return link.parameters, link.tensors, link.envs, link.learner if other.learner else {}
 
 
-def _what_differs(a: Link, b: Link) -> str:
+def what_differs(a: Link, b: Link) -> str:
+    """Of two links of one barrier, in words."""
     if len(a.envs) != len(b.envs):
         return f"the runs have {len(a.env_hashes())} and {len(b.env_hashes())} environments"
     tensors = [name for name in a.tensors if a.tensors[name] != b.tensors.get(name)]

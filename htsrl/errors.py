@@ -63,3 +63,7 @@ class RunFolderError(HtsrlError):
 
 class CheckpointDamaged(RunFolderError):
     """A checkpoint is cut, altered or not one at all; nothing of it was used."""
+
+
+class MomentNotFound(HtsrlError):
+    """What a replay was asked to look for never happened in the run."""

@@ -27,6 +27,15 @@ def snapshot_file(run_dir: Path, version: int) -> Path:
     return snapshots_in(run_dir) / f"version-{version}.safetensors"
 
 
+def video_snapshots_in(run_dir: Path) -> Path:
+    """Of those that are filmed, which others may be than those that are evaluated."""
+    return run_dir / "videos" / "snapshots"
+
+
+def video_snapshot_file(run_dir: Path, version: int) -> Path:
+    return video_snapshots_in(run_dir) / f"version-{version}.safetensors"
+
+
 def snapshots_left(run_dir: Path) -> set[int]:
     """The versions that there are snapshots of; unfinished ones are removed."""
     folder = snapshots_in(run_dir)
@@ -42,7 +51,7 @@ def snapshots_left(run_dir: Path) -> set[int]:
 
 def write_snapshot(path: Path, policy: nn.Module, version: int) -> None:
     """Whole under its name or not there; not forced to the disk, for after a power cut nobody asks for it."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -70,14 +79,16 @@ class Snapshots:
         assert config.placement.run_dir is not None
         self._run_dir = config.placement.run_dir.absolute()
         self._batch_steps = config.experiment.batch_steps
-        self._every_steps = config.placement.eval_every
+        wanted = ((config.placement.eval_every, snapshot_file), (config.placement.video_every, video_snapshot_file))
+        self._wanted = [(every_steps, file) for every_steps, file in wanted if every_steps is not None]
         self._module_of = module_of
 
     def at_barrier(self, version: int) -> None:
         """Called before update `version` begins, while nobody may change what it reads."""
-        if self._every_steps is None or not is_due(version, self._batch_steps, self._every_steps):
-            return
-        try:
-            write_snapshot(snapshot_file(self._run_dir, version), self._module_of(version), version)
-        except OSError:
-            pass  # a full disk; whoever waits for the file finds it missing, and says so
+        for every_steps, file in self._wanted:
+            if not is_due(version, self._batch_steps, every_steps):
+                continue
+            try:
+                write_snapshot(file(self._run_dir, version), self._module_of(version), version)
+            except OSError:
+                pass  # a full disk; whoever waits for the file finds it missing, and says so

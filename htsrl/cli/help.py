@@ -30,7 +30,7 @@ MAIN_SETTINGS: Mapping[str, Collection[str]] = {
 RESULT_SETTINGS = {
     *("run_dir", "checkpoint_every_seconds", "checkpoint_every_updates", "keep_checkpoints"),
     *("log_every_steps", "log_info", "tensorboard", "sinks", "progress", "timeline"),
-    *("eval_every", "eval_episodes", "eval_envs", "stop_at_eval_return", "eval_goal_held"),
+    *("eval_every", "eval_episodes", "eval_envs", "stop_at_eval_return", "eval_goal_held", "video_every"),
 }
 TEST_SETTINGS = {"jitter_seconds", "measure_costs", "verify_storages"}
 """For those who work on htsrl."""

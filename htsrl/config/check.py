@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import math
 import types
@@ -319,6 +320,10 @@ def _check_learner_workers(placement: Placement, gradient_shards: int) -> None:
 
 def _check_evaluation(placement: Placement) -> None:
     goal = placement.stop_at_eval_return
+    if placement.video_every is not None:
+        for package in ("imageio", "imageio_ffmpeg"):
+            if importlib.util.find_spec(package) is None:
+                raise ConfigError(f"video_every needs {package}, which is not installed; pip install 'htsrl[video]'")
     if goal is not None and placement.eval_every is None:
         raise ConfigError(f"stop_at_eval_return={goal:g} needs evaluations; ask for them: --eval-every STEPS")
 

@@ -63,6 +63,9 @@ class Placement:
     the run's length, never its bits."""
     eval_goal_held: int = 1
     """How many evaluations in a row must reach stop_at_eval_return."""
+    video_every: int | None = None
+    """Film an episode of the policy about every so many environment steps, and at the end, to RUN_DIR/videos: a frozen
+    version, in a process of its own. Needs `pip install 'htsrl[video]'`. None: not."""
     tensorboard: bool = True
     """Also write the metrics for TensorBoard."""
     sinks: tuple[Literal["csv", "wandb", "mlflow", "trackio"], ...] = ()

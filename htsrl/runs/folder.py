@@ -135,6 +135,10 @@ class RunFolder:
         return checkpoints_in(self.path)
 
     @property
+    def videos_dir(self) -> Path:
+        return self.path / "videos"
+
+    @property
     def tensorboard_dir(self) -> Path:
         return self.path / "tensorboard"
 

@@ -107,7 +107,7 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
         try:
             version = int(checkpoint.document["version"])
             _say_what_annealing_does(before, config.experiment, version)
-            restore_cut(_arrays_for(checkpoint, blueprint), version, blueprint.shared(block), block)
+            restore_cut(arrays_for(checkpoint, blueprint), version, blueprint.shared(block), block)
             standing = _standing(folder, checkpoint, config, LearnerSlots(block))
             with _or_as_it_was(folder):
                 folder.forget_result()  # of a run that was complete: a job would take it for that of this one
@@ -170,13 +170,19 @@ def _checkpoint(folder: RunFolder) -> Checkpoint:
     return found[1]
 
 
-def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
+def experiment_changes(checkpoint: Checkpoint, config: Config) -> list[str]:
+    """What makes the configuration another experiment than the checkpoint is of, in words."""
     # What it does not say was not there yet when it was written, and so is the default.
-    document = checkpoint.document["experiment"]
+    document = checkpoint.document.get("experiment")
+    if not isinstance(document, dict):
+        raise CheckpointDamaged(f"the checkpoint is of no experiment, but of {str(document)[:40]!r}")
     complete = experiment_document(from_document({"experiment": document}, env="its own"))
     before, now = {**complete, "env": document.get("env")}, experiment_document(config)
-    changed = [line for line in differences(before, now) if not line.startswith(MAY_CHANGE)]
-    if changed:
+    return [line for line in differences(before, now) if not line.startswith(MAY_CHANGE)]
+
+
+def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
+    if changed := experiment_changes(checkpoint, config):
         raise ConfigError(
             "a run goes on only as the experiment that it was; these settings were changed:\n  "
             + "\n  ".join(changed)
@@ -184,7 +190,7 @@ def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
         )
 
 
-def _arrays_for(checkpoint: Checkpoint, blueprint: Blueprint) -> Mapping[str, NDArray[Any]]:
+def arrays_for(checkpoint: Checkpoint, blueprint: Blueprint) -> Mapping[str, NDArray[Any]]:
     """As the run logs infos now, which is a matter of placement."""
     now = tuple(blueprint.trajectory.info_names)
     before = checkpoint.document.get("info_keys", now)  # unknown of older ones

@@ -34,6 +34,7 @@ from htsrl.placements.processes import run_processes
 from htsrl.placements.supervisor import Listeners
 from htsrl.roles.shared import Shared
 from htsrl.runs.beside_training import BesideTraining, EvaluationListeners
+from htsrl.runs.filming import Filming
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.recorder import Recorder, Standing
 from htsrl.runs.reproducer import reproducer_of
@@ -65,6 +66,7 @@ def run_to_end(
     dispatch = Dispatch(watching, recorder.say, lambda version: read_parameters(parameters, shared, version))
 
     beside = _evaluation_beside(blueprint, folder, recorder, dispatch, standing)
+    filming = Filming(config, blueprint.interface, folder, recorder.say)
     ended_in_order = False
     timeline = TimelineFile(block, track_names(blueprint), folder.path) if config.placement.timeline else None
 
@@ -74,6 +76,7 @@ def run_to_end(
     def on_report(report: UpdateReport) -> None:
         recorder.record(report)
         dispatch.update(report)
+        filming.after_update(report.version)
         if beside is not None:
             beside.after_update(report)
 
@@ -88,11 +91,15 @@ def run_to_end(
             policy = parameters.module(recorder.version)
             _end_evaluations(beside, recorder, policy if ended_in_order else None)
 
+    def end_films() -> None:
+        filming.finish(recorder.version, parameters.module(recorder.version) if ended_in_order else None)
+
     with ExitStack() as last_things:  # from the last to the first, and each of them even if another fails
         title = env_name(config.experiment.env)
         at_the_end("the curve", lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
         last_things.callback(recorder.close)
         last_things.callback(lambda: dispatch.close(recorder.result()))
+        at_the_end("the films", end_films)
         at_the_end("the result", lambda: folder.save_result(recorder.result()))
         at_the_end("the evaluations", end_evaluations)  # last, for they may take long, but for the result
         at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))

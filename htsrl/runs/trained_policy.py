@@ -127,12 +127,32 @@ class TrainedPolicy:
         actions, following = zip(*answers, strict=True)
         return np.concatenate(actions), None if states is None else np.concatenate(following)
 
-    def _answer_batch(self, inputs: Rows, noise: list[Array]) -> tuple[Array, Array]:
+    def outputs(self, rows: Rows, states: Array | None) -> tuple[Array, Array]:
+        """What answers are made from, a row each: logits of choices and means of continuous dimensions, and values."""
+        inputs = rows if states is None else {**rows, RECURRENT_STATE: states}
+        actions = self.interface.actions
+        count, width = len(next(iter(rows.values()))), sum(actions.categories) + actions.num_continuous
+        found = []
+        with torch.inference_mode(), _one_thread():
+            most = self._sizes[-1]
+            for first in range(0, count, most):
+                part = {name: array[first : first + most] for name, array in inputs.items()}
+                tensors, size = self._padded(part)
+                found.append(self.policy.outputs(tensors)[:size, : width + 1].numpy())
+        columns = np.concatenate(found)
+        return columns[:, :width], columns[:, width]
+
+    def _padded(self, inputs: Rows) -> tuple[dict[str, torch.Tensor], int]:
+        """In a batch of a size that was found good, and how many of its rows count."""
         count = len(next(iter(inputs.values())))
         size = self._sizes[bisect_left(self._sizes, count)]
         padded = np.minimum(np.arange(size), count - 1)
-        tensors = {name: torch.from_numpy(array[padded]) for name, array in inputs.items()}
+        return {name: torch.from_numpy(array[padded]) for name, array in inputs.items()}, count
+
+    def _answer_batch(self, inputs: Rows, noise: list[Array]) -> tuple[Array, Array]:
+        tensors, count = self._padded(inputs)
         distribution, _, states = self.policy.respond(tensors)
+        padded = np.minimum(np.arange(len(next(iter(tensors.values())))), count - 1)
         drawn = [distribution.sample(torch.from_numpy(of_rows[padded])) for of_rows in noise]
         actions = drawn[0] if drawn else distribution.mode()
         return actions[:count].numpy(), actions[:0].numpy() if states is None else states[:count].numpy()

@@ -134,6 +134,12 @@ class Atari(gymnasium.Env[UInt8, np.int64]):
         ended_game = self._true_episode() if game_over or truncated else {}
         return reward, terminated, truncated, {"lives": self._lives, **ended_game}
 
+    def get_action_meanings(self) -> list[str]:
+        """The names of its actions, as ale-py's environments tell them."""
+        import ale_py
+
+        return [ale_py.Action(button).name for button in self._buttons]
+
     def render(self) -> Any:
         return self._emulator.colour_screen() if self.render_mode == "rgb_array" else None
 
