@@ -15,10 +15,14 @@ COMMANDS = "htsrl.commands"
 
 SUMMARIES = {
     "bench": "Measure, print a table and write down how it came about.",
+    "report": "Write one self-contained HTML file about runs, groups of seeds and sweeps.",
+    "sweep": "Search for better settings: the same trials and result whatever the timing and kills.",
     "timeline": "Print where the time of a run went, and write its last moments as a trace for Perfetto or Chrome.",
 }
 """What `htsrl --help` says of each."""
 PLACES: dict[str, str] = {
+    "report": "htsrl.cli.report:ReportCommand",
+    "sweep": "htsrl.cli.sweep:SweepCommand",
     "timeline": "htsrl.cli.timeline:TimelineCommand",
 }
 """MODULE:CLASS of those that are htsrl's own; the others are entry points."""
