@@ -30,6 +30,9 @@ from htsrl.metrics.result import RunResult  # noqa: E402
 from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent  # noqa: E402
 from htsrl.runs.load_policy import load_policy  # noqa: E402
 from htsrl.runs.resume import resume  # noqa: E402
+from htsrl.sweeps.results import SweepResult  # noqa: E402
+from htsrl.sweeps.sweep import sweep  # noqa: E402
+from htsrl.sweeps.trials import Trial  # noqa: E402
 from htsrl.train import train  # noqa: E402
 
 __version__ = "0.2.0"
@@ -60,7 +63,9 @@ __all__ = [
     "Report",
     "RunFolderError",
     "RunResult",
+    "SweepResult",
     "TrainingDiverged",
+    "Trial",
     "UntrustedFolder",
     "UpdateEvent",
     "WaitTimeout",
@@ -70,5 +75,6 @@ __all__ = [
     "load_policy",
     "preset",
     "resume",
+    "sweep",
     "train",
 ]

@@ -38,12 +38,11 @@ def main() -> None:
 
 
 def _run(job: Job) -> JobEnd:
-    from htsrl.cli.folder import ObserverFlags
     from htsrl.evaluate import evaluate
     from htsrl.train import resume_or_start
 
     _wait_until_free(job.run_dir)
-    watching = ObserverFlags(job.observers, job.strict_observers).watching()
+    watching = job.watching()
     resume_or_start(job.config, watching)
     if not job.eval_episodes:
         return JobEnd()

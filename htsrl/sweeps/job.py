@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +15,7 @@ import cloudpickle
 
 from htsrl.config import Config
 from htsrl.errors import RunFolderError
+from htsrl.observers.dispatch import Watching
 
 CHILD = "htsrl.sweeps.child"
 MAX_REPORT_BYTES = 32 * 1024
@@ -28,8 +29,8 @@ class Job:
 
     config: Config
     """With the seed and the folder of the run."""
-    observers: tuple[str, ...] = ()
-    strict_observers: bool = False
+    watching: Callable[[], Watching] = Watching
+    """Makes those who watch, in the process of the run."""
     eval_episodes: int = 0
     """0: the final policy is not evaluated."""
 

@@ -11,7 +11,7 @@ from htsrl.config import with_seed
 from htsrl.config.file import Config
 from htsrl.digest import read_links
 from htsrl.errors import HtsrlError
-from htsrl.metrics.returns import last_step, read_curve
+from htsrl.metrics.returns import file_of, last_step, read_curve
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.curve import Curve
 from htsrl.sweeps.job import JobEnd
@@ -78,7 +78,7 @@ class RunningTrial:
 
     def steps(self) -> int:
         """Of its slowest run."""
-        return min(last_step(self.run_folder(seed).metrics_file) for seed in self.seeds)
+        return min(last_step(file_of(self.run_folder(seed).path, self.spec.search.metric)) for seed in self.seeds)
 
     def given_up(self) -> Trial | None:
         """The trial as pruned, once all its runs have reached a step at which the rule says so."""
@@ -114,7 +114,9 @@ class RunningTrial:
         return value_of(self._curve(seed), self.spec.search)
 
     def _curve(self, seed: int) -> Curve:
-        return read_curve(self.run_folder(seed).metrics_file, self.spec.search.metric)
+        metric = self.spec.search.metric
+        file = file_of(self.run_folder(seed).path, metric)
+        return read_curve(file, metric) if file.exists() else ()
 
     def _pruned(self, step: int, value: float) -> Trial:
         """Runs may have gone a little further; what counts, and its digest, ends with the step."""

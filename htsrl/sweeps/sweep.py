@@ -65,7 +65,10 @@ def run_sweep(
         columns = ["trial", *spec.space, "value", "steps", "state"]
         title = f"{proposer.num_trials} trials of {len(spec.search.seeds)} seeds, {budget.parallel} runs at a time"
         try:
-            with Table(f"{title}, in {folder}", columns, "auto") as table, Pool[RunKey](budget.parallel, launch) as pool:
+            with (
+                Table(f"{title}, in {folder}", columns, "auto") as table,
+                Pool[RunKey](budget.parallel, launch) as pool,
+            ):
                 _Sweep(spec, folder, proposer, budget, journal, ended, table, pool).run()
         finally:
             journal.close()
@@ -208,7 +211,9 @@ def _claim(spec: SweepSpec, folder: Path) -> None:
         changed = list(differences(_without_trials(before), _without_trials(identity)))
         if changed:
             raise ConfigError(
-                f"{folder} holds another sweep; these differ:\n  " + "\n  ".join(changed) + "\nSet them back, or choose "
+                f"{folder} holds another sweep; these differ:\n  "
+                + "\n  ".join(changed)
+                + "\nSet them back, or choose "
                 "another --run-dir; only the number of trials may change"
             )
     elif folder.exists() and any(folder.iterdir()):
