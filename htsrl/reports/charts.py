@@ -83,7 +83,9 @@ def profile_chart(summary: Summary) -> str:
 
 def slice_chart(sweep: ReportedSweep, name: str) -> str | None:
     """What came of every value of a setting; None where no trial has a number."""
-    points = [(trial["settings"].get(name), trial.get("value"), trial) for trial in sweep.trials if _has_value(trial)]
+    points = [
+        (trial["settings"].get(name), float(trial["value"]), trial) for trial in sweep.trials if _has_value(trial)
+    ]
     if not points:
         return None
     values = [value for value, _, _ in points]
@@ -93,11 +95,11 @@ def slice_chart(sweep: ReportedSweep, name: str) -> str | None:
     is_log = are_numbers and min(places) > 0 and max(places) > 50 * min(places)
     x_range = (min(places) / 1.2, max(places) * 1.2) if is_log else padded(places, 0.08)
     ticks = None if are_numbers else [(float(i), word[:24]) for i, word in enumerate(words)]
-    y_range = padded([float(value) for _, value, _ in points])
+    y_range = padded([value for _, value, _ in points])
     chart = Chart(name, "objective", x_range, y_range, f"trials by {name}", ticks, is_log)
     for place, (value, objective, trial) in zip(places, points, strict=True):
         hint = f"trial {trial.get('number')}: {value}, {short_number(objective)}, {trial.get('state')}"
-        chart.dot((place, float(objective)), 0, hint, hollow=trial.get("state") != "complete")
+        chart.dot((place, objective), 0, hint, hollow=trial.get("state") != "complete")
     return chart.svg()
 
 
@@ -123,5 +125,4 @@ def _points(places: Floats, values: Floats) -> list[tuple[float, float]]:
 
 def _has_value(trial: Mapping[str, Any]) -> bool:
     value = trial.get("value")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-    return is_number and isinstance(trial.get("settings"), dict)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

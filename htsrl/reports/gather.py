@@ -162,7 +162,7 @@ def _read_sweep(path: Path) -> ReportedSweep:
     try:
         result = read_document(path / "sweep_result.json")
         analysis = read_document(path / "analysis.json")
-        trials = [dict(trial) for trial in result["trials"]]
+        trials = [{**trial, "settings": dict(trial["settings"])} for trial in result["trials"]]
         best = None if result["best"] is None else dict(result["best"])
         shares = {str(name): float(share) for name, share in dict(analysis["importance"]).items()}
         command = None if result["command"] is None else str(result["command"])

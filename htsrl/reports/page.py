@@ -10,7 +10,7 @@ from htsrl.reports import charts
 from htsrl.reports.gather import Gathered, ReportedRun, ReportedSweep
 from htsrl.reports.style import STYLE
 from htsrl.reports.summary import Cell, Summary
-from htsrl.reports.words import final_words, over_seeds, seconds_words
+from htsrl.reports.words import final_words, over_seeds, seconds_words, value_words
 
 MAX_TRIALS = 200
 
@@ -36,10 +36,10 @@ def _text(value: object) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are HTML already; the first is a name."""
+    """Cells are HTML already."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td{' class=name' if i == 0 else ''}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(f"<td{' class=name' if len(cell) > 20 else ''}>{cell}</td>" for cell in row) + "</tr>"
         for row in rows
     )
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -51,8 +51,8 @@ def _opening(gathered: Gathered, summary: Summary | None) -> str:
     unfinished = sum(not run.is_complete for run in gathered.runs)
     note = f" {unfinished} of them have not come to their end." if unfinished else ""
     return (
-        f"<p>{len(gathered.runs)} runs, {len(summary.variants)} variants, {len(summary.tasks)} tasks.{note} Returns are "
-        "the means of the last 100 training episodes; intervals hold the true mean in 95 of 100 repetitions.</p>"
+        f"<p>{len(gathered.runs)} runs, {len(summary.variants)} variants, {len(summary.tasks)} tasks.{note} Returns "
+        "are the means of the last 100 training episodes; intervals hold the true mean in 95 of 100 repetitions.</p>"
     )
 
 
@@ -117,9 +117,9 @@ def _aggregates(summary: Summary) -> str:
         "<section><h2>Over all tasks</h2>"
         f"{_table(['variant', 'runs', 'interquartile mean', '95 % interval'], rows)}{_legend(summary)}"
         f'<div class="charts">{charts.profile_chart(summary)}</div>'
-        f'<p class="note">{scores} Interquartile mean: of the middle half of all scores. Profile: the share of runs that '
-        "score above a value. Intervals: stratified bootstrap, runs drawn again task by task, as rliable has it; of few "
-        "runs they are too narrow.</p></section>"
+        f'<p class="note">{scores} Interquartile mean: of the middle half of all scores. Profile: the share of runs '
+        "that score above a value. Intervals: stratified bootstrap, runs drawn again task by task, as rliable has it; "
+        "of few runs they are too narrow.</p></section>"
     )
 
 
@@ -134,12 +134,12 @@ def _timelines(runs: Sequence[ReportedRun]) -> str:
 
 
 def _sweep(sweep: ReportedSweep) -> str:
-    names = list(dict.fromkeys(str(name) for trial in sweep.trials for name in dict(trial.get("settings") or {})))
+    names = list(dict.fromkeys(str(name) for trial in sweep.trials for name in trial["settings"]))
     rows = [
         [
             _text(trial.get("number")),
-            *(_text(dict(trial.get("settings") or {}).get(name, "")) for name in names),
-            _text("" if trial.get("value") is None else trial["value"]),
+            *(_text(value_words(trial["settings"].get(name, ""))) for name in names),
+            _text("" if trial.get("value") is None else value_words(trial["value"])),
             _text(f"{trial.get('state')} {trial.get('reason', '')}"),
         ]
         for trial in sweep.trials[:MAX_TRIALS]
@@ -171,7 +171,8 @@ def _reproduce(runs: Sequence[ReportedRun]) -> str:
     ]
     return (
         f"<section><h2>Runs</h2>{_table(['run', 'seed', 'steps', 'digest', 'command'], rows)}"
-        '<p class="note">The command repeats the run; where the fingerprint is the same, to the same digest.</p></section>'
+        '<p class="note">The command repeats the run; where the fingerprint is the same, to the same digest.</p>'
+        "</section>"
     )
 
 

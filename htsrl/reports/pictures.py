@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htsrl.errors import ConfigError
+from htsrl.plain_files import printable
 from htsrl.reports.charts import band_of, by_minutes, by_steps
 from htsrl.reports.summary import Summary
 
@@ -44,16 +45,16 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Figure]]:
                 for run in cell.runs:
                     axes.plot(*axis(run.curve), color=colour, linewidth=0.6, alpha=0.35)
                 if (band := band_of(cell.runs, axis)) is not None:
-                    axes.plot(band.places, band.mean, color=colour, linewidth=1.8, label=cell.variant)
+                    axes.plot(band.places, band.mean, color=colour, linewidth=1.8, label=printable(cell.variant))
                     axes.fill_between(band.places, band.low, band.high, color=colour, alpha=0.15, linewidth=0)
             axes.set_xlabel(label)
         panels[0].set_ylabel("mean return")
-        panels[0].set_title(task[:100], loc="left", fontsize=10, parse_math=False)
+        panels[0].set_title(printable(task)[:100], loc="left", fontsize=10, parse_math=False)
         _finish(panels[0])
         yield f"curves-{i + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', task)[:60]}", figure
     figure, (axes,) = _empty(1)
     for i, aggregate in enumerate(summary.aggregates):
-        axes.plot(summary.thresholds, aggregate.profile, color=_colour(i), label=aggregate.variant)
+        axes.plot(summary.thresholds, aggregate.profile, color=_colour(i), label=printable(aggregate.variant))
         axes.fill_between(
             summary.thresholds, aggregate.profile_low, aggregate.profile_high, color=_colour(i), alpha=0.15, linewidth=0
         )

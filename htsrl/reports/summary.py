@@ -10,6 +10,7 @@ import numpy as np
 
 from htsrl.errors import ConfigError
 from htsrl.reports.gather import ReportedRun
+from htsrl.reports.words import value_words
 from htsrl.statistics.aggregates import interquartile_mean, performance_profile
 from htsrl.statistics.bootstrap import stratified_interval
 from htsrl.statistics.curve import LAST_SHARE, final_at_budget, final_return, seconds_to
@@ -104,7 +105,9 @@ def variant_labels(runs: Sequence[ReportedRun]) -> dict[str, str]:
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in by_key.values()}) > 1]
     labels: dict[str, str] = {}
     for key, run in by_key.items():
-        parts = [f"{name}={run.settings.get(name)}" for name in differing if name not in ("algo", "schedule")]
+        parts = [
+            f"{name}={value_words(run.settings.get(name))}" for name in differing if name not in ("algo", "schedule")
+        ]
         own = len({other.settings.get("algo") for other in by_key.values()}) > 1
         parts = parts[:3] if not own else parts[:0]  # another algorithm has other settings altogether
         label = " ".join([f"{run.algo} {run.schedule}", *parts])[:MAX_LABEL]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 NUM_COLOURS = 8
-WIDTH, HEIGHT = 720, 320
+WIDTH, HEIGHT = 540, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 Points = Sequence[tuple[float, float]]
 
@@ -68,7 +68,8 @@ class Chart:
         for x, label in self.x_ticks or self._number_ticks():
             at = self._x(x)
             parts.append(
-                f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{escape(label)}</text>'
+                f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{escape(label)}'
+                "</text>"
             )
         middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
         parts.append(
@@ -99,11 +100,11 @@ def bars(values: Sequence[tuple[str, float, str]], title: str) -> str:
     height = row * len(values) + 6
     parts = []
     for i, (name, share, text) in enumerate(values):
-        y, width = 4 + i * row, max((WIDTH - 330) * min(max(share, 0.0), 1.0), 1)
+        y, width = 4 + i * row, max((WIDTH - 300) * min(max(share, 0.0), 1.0), 1)
         parts.append(
-            f'<text class="tick" x="200" y="{y + 15}" text-anchor="end">{escape(name[:32])}</text>'
-            f'<rect class="f0" x="210" y="{y + 3}" width="{width:.1f}" height="16" rx="2"/>'
-            f'<text class="tick" x="{218 + width:.1f}" y="{y + 15}">{escape(text)}</text>'
+            f'<text class="tick" x="160" y="{y + 15}" text-anchor="end">{escape(name[:24])}</text>'
+            f'<rect class="f0" x="170" y="{y + 3}" width="{width:.1f}" height="16" rx="2"/>'
+            f'<text class="tick" x="{178 + width:.1f}" y="{y + 15}">{escape(text)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
 

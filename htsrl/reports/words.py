@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from htsrl.reports.summary import Cell
+if TYPE_CHECKING:
+    from htsrl.reports.summary import Cell
 
 
 def plain_number(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
+
+
+def value_words(value: Any) -> str:
+    """A setting or a score as people write it."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def seconds_words(seconds: float) -> str:

@@ -72,19 +72,19 @@ def train_seeds(
     budget = Budget.of(len(seeds), parallel, cores)
     waiting, scores = list(seeds), dict[int, float]()
     title = f"{len(seeds)} seeds, {budget.parallel} at a time, in {group.folder}"
-    with Table(title, ["seed", "steps", "return", "state"], config.placement.progress) as table:
-        with Pool[int](budget.parallel, launch) as pool:
-            while waiting or not pool.is_empty:
-                while waiting and pool.has_room:
-                    seed = waiting.pop(0)
-                    pool.start(seed, group.job_of(seed, budget, keeps_placement))
-                    _note(group)
-                for seed, end in pool.ended(LOOK_SECONDS):
-                    _take(group, seed, end, scores)
-                    _show(table, group, seed, is_final=True)
-                for seed in seeds:
-                    if seed in pool:
-                        _show(table, group, seed, is_final=False)
+    table = Table(title, ["seed", "steps", "return", "state"], config.placement.progress)
+    with table, Pool[int](budget.parallel, launch) as pool:
+        while waiting or not pool.is_empty:
+            while waiting and pool.has_room:
+                seed = waiting.pop(0)
+                pool.start(seed, group.job_of(seed, budget, keeps_placement))
+                _note(group)
+            for seed, end in pool.ended(LOOK_SECONDS):
+                _take(group, seed, end, scores)
+                _show(table, group, seed, is_final=True)
+            for seed in seeds:
+                if seed in pool:
+                    _show(table, group, seed, is_final=False)
     runs = {seed: RunFolder(group.run_dir(seed)).run_result() for seed in seeds}
     return GroupResult(group.folder, runs, scores)
 

@@ -37,7 +37,8 @@ class SweepResult:
 
 def write_results(spec: SweepSpec, folder: Path, trials: Sequence[Trial]) -> SweepResult:
     best = best_of(trials, spec.maximize)
-    result = SweepResult(folder, trials, best, best and command_of(spec, best), importance_of(spec, trials))
+    command = None if best is None else command_of(spec, best)
+    result = SweepResult(folder, trials, best, command, importance_of(spec, trials))
     documents = {
         RESULT_FILE: {
             "best": None if best is None else best.document(),

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from htsrl.config import with_seed
-from htsrl.config.file import Config
+from htsrl.config import Config, with_seed
 from htsrl.digest import read_links
 from htsrl.errors import HtsrlError
 from htsrl.metrics.returns import file_of, last_step, read_curve

@@ -1,4 +1,4 @@
-"""A search for better settings: the same trials and the same result whatever the timing, kills and number of workers."""
+"""A search for better settings: the same trials and result whatever the timing, kills and number of workers."""
 
 from __future__ import annotations
 
