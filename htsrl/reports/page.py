@@ -39,7 +39,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Cells are HTML already."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td{' class=name' if len(cell) > 20 else ''}>{cell}</td>" for cell in row) + "</tr>"
+        "<tr>" + "".join(f"<td{' class=name' if len(cell) > 9 else ''}>{cell}</td>" for cell in row) + "</tr>"
         for row in rows
     )
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -51,7 +51,7 @@ def _opening(gathered: Gathered, summary: Summary | None) -> str:
     unfinished = sum(not run.is_complete for run in gathered.runs)
     note = f" {unfinished} of them have not come to their end." if unfinished else ""
     return (
-        f"<p>{len(gathered.runs)} runs, {len(summary.variants)} variants, {len(summary.tasks)} tasks.{note} Returns "
+        f"<p>Runs: {len(gathered.runs)}, variants: {len(summary.variants)}, tasks: {len(summary.tasks)}.{note} Returns "
         "are the means of the last 100 training episodes; intervals hold the true mean in 95 of 100 repetitions.</p>"
     )
 
@@ -105,7 +105,12 @@ def _curves(summary: Summary) -> str:
 
 def _aggregates(summary: Summary) -> str:
     rows = [
-        [_text(x.variant), f"{x.num_runs}", f"{x.iqm:.4g}", f"{x.iqm_low:.4g} to {x.iqm_high:.4g}"]
+        [
+            _text(x.variant),
+            f"{x.num_runs}",
+            f"{x.iqm:.4g}",
+            f"{x.iqm_low:.4g} to {x.iqm_high:.4g}" if x.num_runs > 1 else "one run",
+        ]
         for x in summary.aggregates
     ]
     scores = (

@@ -21,6 +21,8 @@ CHILD = "htsrl.sweeps.child"
 MAX_REPORT_BYTES = 32 * 1024
 """Less than a pipe holds, so that a child never waits for its reader."""
 LOG_TAIL_CHARACTERS = 2000
+END_SECONDS = 120.0
+"""For a run that was asked to end, before it is killed; it resumes from its last checkpoint then."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,11 @@ class JobProcess:
 
     def end(self) -> JobEnd:
         """Wait for its end; what it reported, or how it died."""
-        code = self._process.wait()
+        try:
+            code = self._process.wait(END_SECONDS if self.was_terminated else None)
+        except subprocess.TimeoutExpired:  # an environment that does not return
+            self._process.kill()
+            code = self._process.wait()
         with self._reader:
             report = self._reader.read(MAX_REPORT_BYTES)
         try:

@@ -98,6 +98,7 @@ class _Sweep:
     def run(self) -> None:
         while self._proposed < self._proposer.num_trials or self._running:
             self._fill()
+            self._check_hope()
             for (number, seed), end in self._pool.ended(LOOK_SECONDS):
                 trial = self._running.get(number)
                 if trial is not None and (failed := trial.take(seed, end)):
@@ -172,10 +173,12 @@ class _Sweep:
         for seed in self._spec.search.seeds:
             self._pool.terminate((trial.number, seed))
         self._show_ended(trial)
-        first = [self._ended.get(number) for number in range(HOPELESS)]
-        if trial.state == "failed" and all(x is not None and x.state == "failed" for x in first):
+
+    def _check_hope(self) -> None:
+        first = [self._ended[number] for number in range(HOPELESS) if number in self._ended]
+        if len(first) == HOPELESS and all(trial.state == "failed" for trial in first):
             raise HtsrlError(
-                f"the first {HOPELESS} trials failed, the last with: {trial.reason}\nChange the specification, and "
+                f"the first {HOPELESS} trials failed, the last with: {first[-1].reason}\nChange the specification, and "
                 "give another --run-dir or remove this one"
             )
 

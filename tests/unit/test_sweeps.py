@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import htsrl
 from htsrl.errors import ConfigError, HtsrlError, UntrustedFolder
 from htsrl.runs.trust import Vouched
 from htsrl.sweeps import pool, sweep
+from htsrl.sweeps.job import JobEnd
 from htsrl.sweeps.pruning import Pruning
 from htsrl.sweeps.results import RESULT_FILE
 from htsrl.sweeps.seeds import parse_seeds, shown_seeds
@@ -128,6 +130,38 @@ def test_settings_that_do_not_go_together_fail_a_trial_and_not_the_sweep(tmp_pat
     assert "do not divide" in result.trials[1].reason
 
 
+class Ending:
+    """A job that ends at once, in one way."""
+
+    def __init__(self, end: JobEnd) -> None:
+        self._end = end
+
+    def has_ended(self) -> bool:
+        return True
+
+    def terminate(self) -> None:
+        return
+
+    def end(self) -> JobEnd:
+        return self._end
+
+
+def test_a_sweep_whose_first_trials_all_fail_stops_and_says_why(tmp_path: Path) -> None:
+    end = JobEnd("TrainingDiverged", "a gradient is not finite")
+    for _ in range(2):  # the second time as the journal has it
+        with pytest.raises(HtsrlError, match="first 3 trials failed, the last with: seed 1: a gradient is not finite"):
+            sweep.run_sweep(spec(trials=9), tmp_path, 2, 2, launch=lambda job: Ending(end))
+
+
+def test_a_run_that_dies_is_no_result_and_its_trial_is_made_later(tmp_path: Path) -> None:
+    asked = spec(trials=4)
+    with pytest.raises(HtsrlError, match="trial 0, seed 1: out of memory\\n.*the same command goes on"):
+        sweep.run_sweep(asked, tmp_path / "died", 2, 2, launch=lambda job: Ending(JobEnd("died", "out of memory")))
+    sweep.run_sweep(asked, tmp_path / "died", 2, 2, launch=launcher(0))
+    sweep.run_sweep(asked, tmp_path / "whole", 2, 2, launch=launcher(1))
+    assert result_of(tmp_path / "died") == result_of(tmp_path / "whole")
+
+
 BAD = [
     ({"space": {"learning_rat": [1e-3, 1e-4]}}, "unknown setting 'learning_rat' .*did you mean 'learning_rate'"),
     ({"space": {"learning_rate": {"low": 1e-2, "high": 1e-3}}}, "low=0.01 must be below high=0.001"),
@@ -182,22 +216,60 @@ def test_pruning_by_hand() -> None:
     assert halving.gives_up(1.5, [1.0, 2.0, 3.0], maximize=True)
 
 
-def test_a_real_sweep_killed_and_resumed_has_the_digests_of_runs_by_themselves(tmp_path: Path) -> None:
-    path = tmp_path / "spec.toml"
-    path.write_text(
-        '[sweep]\ntrials = 2\nsampler = "grid"\n[train]\nenv = "CartPole-v1"\nnum_envs = 2\nsync_interval = 32\n'
-        "total_steps = 512\nepochs = 1\ntensorboard = false\nlog_every_steps = 64\n[space]\n"
-        "learning_rate = [1e-3, 1e-4]\n"
-    )
-    folder = tmp_path / "sweep"
-    command = [sys.executable, "-m", "htsrl", "sweep", str(path), "--run-dir", str(folder), "--parallel", "1"]
-    with (tmp_path / "log").open("w") as log:
-        first = subprocess.Popen(command, stdout=log, stderr=log, cwd=Path(htsrl.__file__).parents[1])
-        metrics = folder / "trial-000" / "seed-1" / "metrics.jsonl"
-        while first.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+SMALL = """
+[sweep]
+trials = 2
+sampler = "grid"
+[train]
+env = "CartPole-v1"
+num_envs = 2
+sync_interval = 32
+total_steps = 512
+epochs = 1
+tensorboard = false
+log_every_steps = 64
+[space]
+learning_rate = [1e-3, 1e-4]
+"""
+TWENTY = """
+[sweep]
+trials = 20
+startup_trials = 5
+[pruning]
+at = [4096]
+[train]
+env = "CartPole-v1"
+num_envs = 8
+sync_interval = 64
+total_steps = 8192
+epochs = 2
+tensorboard = false
+log_every_steps = 512
+checkpoint_every_updates = 2
+[space]
+learning_rate = { low = 1e-5, high = 1e-2, log = true }
+num_minibatches = [2, 4, 8]
+activation = ["tanh", "relu"]
+"""
+
+
+def killed_once(path: Path, folder: Path, is_time: Callable[[], bool]) -> None:
+    """`htsrl sweep` as a user has it, until SIGKILL at a moment of the test's choice."""
+    command = [sys.executable, "-m", "htsrl", "sweep", str(path), "--run-dir", str(folder), "--parallel", "2"]
+    with (path.parent / "log").open("a") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=Path(htsrl.__file__).parents[1])
+        while process.poll() is None and not is_time():
             time.sleep(0.01)
-        os.kill(first.pid, signal.SIGKILL)
-        first.wait()
+        assert process.poll() is None, (path.parent / "log").read_text()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_real_sweep_killed_and_resumed_has_the_digests_of_runs_by_themselves(tmp_path: Path) -> None:
+    path, folder = tmp_path / "spec.toml", tmp_path / "sweep"
+    path.write_text(SMALL)
+    metrics = folder / "trial-000" / "seed-1" / "metrics.jsonl"
+    killed_once(path, folder, lambda: metrics.exists() and metrics.stat().st_size > 0)
     result = htsrl.sweep(path, folder, parallel=2)
     assert [trial.state for trial in result.trials] == ["complete", "complete"]
     alone = htsrl.train(
@@ -213,3 +285,18 @@ def test_a_real_sweep_killed_and_resumed_has_the_digests_of_runs_by_themselves(t
     )
     assert result.trials[1].runs[0].digest == alone.digest
     assert "--learning-rate" in str(result.command)
+
+
+@pytest.mark.slow
+def test_twenty_trials_killed_twice_and_resumed_are_the_same_trials(tmp_path: Path) -> None:
+    path, journal = tmp_path / "spec.toml", tmp_path / "killed" / sweep.JOURNAL_FILE
+    path.write_text(TWENTY)
+    htsrl.sweep(path, tmp_path / "whole", parallel=2)
+    for num_ended in (6, 13):
+        killed_once(
+            path,
+            tmp_path / "killed",
+            lambda least=num_ended: journal.exists() and journal.read_bytes().count(b"\n") >= least,  # type: ignore[misc]
+        )
+    htsrl.sweep(path, tmp_path / "killed", parallel=3)
+    assert result_of(tmp_path / "killed") == result_of(tmp_path / "whole")
