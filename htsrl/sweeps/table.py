@@ -7,9 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from htsrl.metrics.line_file import warn_on_stderr
-from htsrl.metrics.progress import LIVE_SECONDS, Mode, Pace, resolved
+from htsrl.metrics.pace import Pace
+from htsrl.metrics.progress import Mode, resolved
 from htsrl.plain_files import printable
 
+LIVE_SECONDS = 1 / 8
 MAX_ROWS = 20
 """Of a live table: the newest."""
 
@@ -25,7 +27,8 @@ class Table:
     """Rows by key, the first cells first."""
 
     def __init__(self, title: str, columns: Sequence[str], mode: Mode) -> None:
-        self._title, self._columns, self._mode = title, columns, resolved(mode)
+        self._title, self._columns = title, columns
+        self._mode = "plain" if resolved(mode) == "verbose" else resolved(mode)
         self._rows: dict[Any, Sequence[str]] = {}
         self._pace = Pace(LIVE_SECONDS)
         self._live: Any = None
