@@ -32,6 +32,9 @@ from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun,
 from htsrl.replay import Replay, replay  # noqa: E402
 from htsrl.runs.load_policy import load_policy  # noqa: E402
 from htsrl.runs.resume import resume  # noqa: E402
+from htsrl.sweeps.results import SweepResult  # noqa: E402
+from htsrl.sweeps.sweep import sweep  # noqa: E402
+from htsrl.sweeps.trials import Trial  # noqa: E402
 from htsrl.train import train  # noqa: E402
 from htsrl.video import Recording, record  # noqa: E402
 
@@ -66,7 +69,9 @@ __all__ = [
     "Report",
     "RunFolderError",
     "RunResult",
+    "SweepResult",
     "TrainingDiverged",
+    "Trial",
     "UntrustedFolder",
     "UpdateEvent",
     "WaitTimeout",
@@ -78,5 +83,6 @@ __all__ = [
     "record",
     "replay",
     "resume",
+    "sweep",
     "train",
 ]

@@ -11,6 +11,7 @@ CANNOT_CHANGE_BITS = (
     "__main__.py",
     "checkpoint/snapshots.py",
     "cli",
+    "config/command_line.py",
     "config/presets.py",
     "envs/check",
     "envs/looked_at.py",
@@ -34,6 +35,7 @@ CANNOT_CHANGE_BITS = (
     "metrics/pace.py",
     "metrics/progress.py",
     "metrics/readings.py",
+    "metrics/returns.py",
     "metrics/sinks.py",
     "metrics/trackers.py",
     "observers",
@@ -44,6 +46,7 @@ CANNOT_CHANGE_BITS = (
     "processes/warnings_once.py",
     "replay",
     "runs/beside_training.py",
+    "reports",
     "runs/comparison.py",
     "runs/evaluations.py",
     "runs/evaluator.py",
@@ -61,6 +64,8 @@ CANNOT_CHANGE_BITS = (
     "runs/trust.py",
     "timeline",
     "video",
+    "statistics",
+    "sweeps",
 )
 """Files and folders of the package that only ask, show, write or look on; all others count. What they decide about an
 experiment, as presets do, is among its settings."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from htsrl_bench.intervals import Interval
+from htsrl.statistics.curve import Curve
+from htsrl.statistics.intervals import Interval
 from htsrl_bench.lag_learning import LagRow, way_of
-from htsrl_bench.learned import Curve, Learned
+from htsrl_bench.learned import Learned
 from htsrl_bench.plots import DOTS_PER_INCH, QUIET_COLOUR, save
 from htsrl_bench.runs import Recorded
 from htsrl_bench.verdict import ways_of

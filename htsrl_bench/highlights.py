@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from htsrl_bench.intervals import mean_interval
+from htsrl.statistics.intervals import mean_interval
 
 Highlight = tuple[str, str]
 """What was measured, and what came of it."""

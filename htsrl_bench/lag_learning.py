@@ -8,7 +8,7 @@ from typing import Any
 
 from htsrl.config import A2C, PPO, Experiment
 from htsrl.config.presets import preset
-from htsrl_bench.intervals import Interval, mean_interval, paired_interval
+from htsrl.statistics.intervals import Interval, mean_interval, paired_interval
 from htsrl_bench.learned import Learned
 from htsrl_bench.record import Table
 from htsrl_bench.ways import in_way

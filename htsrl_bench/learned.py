@@ -7,14 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from htsrl.errors import HtsrlError
-from htsrl.metrics.sinks import read_json_lines
+from htsrl.metrics import returns
 from htsrl.runs.folder import RunFolder
+from htsrl.statistics.curve import Curve, mean_over
 
-Curve = tuple[tuple[int, float, float], ...]
-"""(step, mean return of the last 100 training episodes, seconds since the start)."""
 MAX_POINTS = 150
 """Of a curve in a record: a picture shows no more."""
 
@@ -47,12 +44,6 @@ class Learned:
         return cls(**{"mean_over_run": mean_over(curve), **document, "curve": curve})
 
 
-def mean_over(curve: Curve) -> float:
-    """The area under a learning curve, over its length: early learners score higher."""
-    steps, returns, _ = np.asarray(curve, dtype=np.float64).T
-    return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0])) if len(steps) > 1 else float(returns[0])
-
-
 def thinned(curve: Curve) -> Curve:
     """At most MAX_POINTS and the last, in as many digits as can be seen."""
     stride = -(-len(curve) // MAX_POINTS)
@@ -60,9 +51,7 @@ def thinned(curve: Curve) -> Curve:
 
 
 def read_curve(run_dir: Path) -> Curve:
-    records = read_json_lines(RunFolder(run_dir).metrics_file)
-    points = [(x.get("step"), x.get("rollout/ep_rew_mean"), x.get("time/time_elapsed") or 0.0) for x in records]
-    curve = tuple((int(step), mean, at) for step, mean, at in points if step is not None and mean is not None)
+    curve = returns.read_curve(RunFolder(run_dir).metrics_file)
     if not curve:
         raise HtsrlError("no episode ended during the run, so there is no learning curve; give the task more steps")
     return curve

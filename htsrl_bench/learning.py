@@ -10,6 +10,7 @@ from typing import Protocol
 
 from htsrl.checkpoint.files import holds_any
 from htsrl.config import Config, Experiment, Placement
+from htsrl.config.command_line import train_command
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.metrics.episode_progress import EpisodeProgress
@@ -17,11 +18,11 @@ from htsrl.metrics.progress import Mode, resolved
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.resume import resume
+from htsrl.statistics.curve import mean_over
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
-from htsrl_bench.command_line import train_command
 from htsrl_bench.finished_runs import FinishedRuns
-from htsrl_bench.learned import Learned, mean_over, read_curve
+from htsrl_bench.learned import Learned, read_curve
 from htsrl_bench.provenance import current_commit
 from htsrl_bench.record import Table
 from htsrl_bench.verdict import Verdict, ways_of

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from htsrl.config import Config
+from htsrl.config.command_line import train_command
 from htsrl.config.file import CALLABLE
 from htsrl.digest import read_links
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.evaluate import evaluate
 from htsrl.runs.folder import RunFolder
-from htsrl_bench.command_line import train_command
-from htsrl_bench.intervals import mean_interval
-from htsrl_bench.learned import Curve, read_curve, thinned
+from htsrl.statistics.curve import Curve
+from htsrl.statistics.intervals import mean_interval
+from htsrl_bench.learned import read_curve, thinned
 from htsrl_bench.record import Table
 
 

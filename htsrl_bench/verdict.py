@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from htsrl_bench.intervals import Interval, paired_interval
+from htsrl.statistics.intervals import Interval, paired_interval
 from htsrl_bench.learned import Learned
 
 OURS = "hts"

@@ -17,12 +17,16 @@ SUMMARIES = {
     "bench": "Measure, print a table and write down how it came about.",
     "record": "Film episodes of a run's policy, with return, value and action probabilities.",
     "replay": "Rebuild a stretch of a run's trajectory, bit for bit, and verify it against the run's digest.",
+    "report": "Write one self-contained HTML file about runs, groups of seeds and sweeps.",
+    "sweep": "Search for better settings: the same trials and result whatever the timing and kills.",
     "timeline": "Print where the time of a run went, and write its last moments as a trace for Perfetto or Chrome.",
 }
 """What `htsrl --help` says of each."""
 PLACES: dict[str, str] = {
     "record": "htsrl.cli.record:Record",
     "replay": "htsrl.cli.replay:ReplayCommand",
+    "report": "htsrl.cli.report:ReportCommand",
+    "sweep": "htsrl.cli.sweep:SweepCommand",
     "timeline": "htsrl.cli.timeline:TimelineCommand",
 }
 """MODULE:CLASS of those that are htsrl's own; the others are entry points."""

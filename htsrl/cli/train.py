@@ -97,6 +97,13 @@ class _TrainFlags:
     file may well name a module `train`."""
     resume_or_start: bool
     """For jobs that may be killed and begun again: start, resume what is in --run-dir, or show that it is complete."""
+    seeds: Annotated[str | None, tyro.conf.arg(metavar="1..5")]
+    """Train these seeds as a group, 1..5 or 1,2,7: RUN_DIR/seed-1 and so on, each the run it would be alone. The same
+    line again, with --run-dir, goes on."""
+    parallel: int | None
+    """With --seeds: runs at a time. None: one per core."""
+    cores: int | None
+    """With --seeds: cores for all of them together. None: all that there are."""
     observers: ObserverFlags
     console: ConsoleFlags
     placement: PlacementFlags
@@ -120,11 +127,23 @@ class _TrainFlags:
             for line in choices(asked, experiment):
                 warn_on_stderr(line)
         config = Config(experiment, self.console.applied(plain(Placement, self.placement)))
+        if self.seeds is not None:
+            self._train_group(config, self.seeds)
+            return 0
         watching = self.observers.watching()
         result = resume_or_start(config, watching) if self.resume_or_start else train_watched(config, watching)
         print_result(result)
         print_score(result, config.placement, watching)
         return 0
+
+    def _train_group(self, config: Config, seeds: str) -> None:
+        from htsrl.cli.group import train_group
+        from htsrl.sweeps.job import Job
+
+        if "seed" in self.given:
+            raise ConfigError(f"--seed and --seeds {seeds} both say which seeds; give one of them")
+        job = Job(config, self.observers.watching, config.placement.eval_episodes)
+        train_group(job, seeds, self.parallel, self.cores, keeps_placement="placement" in self.given)
 
 
 @cache
@@ -178,6 +197,9 @@ def train_defaults(arguments: Sequence[str]) -> Any:
         trust=False,
         named=(*Flags(command).words(arguments)[1:], *filter(None, known.imports)),
         resume_or_start=False,
+        seeds=None,
+        parallel=None,
+        cores=None,
         observers=ObserverFlags(),
         console=ConsoleFlags(),
         placement=placement,

@@ -18,14 +18,14 @@ import numpy as np
 import tyro
 
 from htsrl.config import Config, Experiment, Network, Placement
+from htsrl.config.command_line import flags
 from htsrl.errors import ConfigError
 from htsrl.observers.observer import ObservedRun, Observer, UpdateEvent
+from htsrl.statistics.intervals import Interval, mean_interval
 from htsrl.systems.a3c_td0.measured import OBJECTIVE, MeasuredA3CTD0
 from htsrl.systems.a3c_td0.random_mdp import random_mdp
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
-from htsrl_bench.command_line import flags
-from htsrl_bench.intervals import Interval, mean_interval
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, Table, publish
 

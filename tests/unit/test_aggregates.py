@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htsrl_bench.aggregates import interquartile_mean, performance_profile, probability_of_improvement
+from htsrl.statistics.aggregates import interquartile_mean, performance_profile, probability_of_improvement
 
 
 def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end() -> None:

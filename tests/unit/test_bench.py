@@ -19,10 +19,11 @@ import pytest
 import htsrl
 from htsrl.cli.train import plain
 from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
+from htsrl.config.command_line import train_command
 from htsrl.envs.check.claims import StepTime
 from htsrl.errors import ConfigError
 from htsrl_bench import keeping, restart
-from htsrl_bench.command_line import bench_command, train_command
+from htsrl_bench.command_line import bench_command
 from htsrl_bench.live_run import Update, rate
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, Summary, Table, write_record

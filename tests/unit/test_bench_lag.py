@@ -9,9 +9,9 @@ import pytest
 
 from htsrl.config import A2C, Experiment
 from htsrl.errors import ConfigError
+from htsrl.statistics.intervals import Interval
 from htsrl_bench import lag_learning
 from htsrl_bench.highlights import highlights_of
-from htsrl_bench.intervals import Interval
 from htsrl_bench.lag_learning import LAG_TASKS, LagTask, lag_rows
 from htsrl_bench.learned import Learned
 from htsrl_bench.tables.lag import LagTable

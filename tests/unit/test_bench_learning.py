@@ -19,10 +19,11 @@ from htsrl.config import A2C, Config, Experiment, Placement
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.roles.rollout_finisher import RolloutFinisher
 from htsrl.runs.lock import RunLock
+from htsrl.statistics.curve import mean_over
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.finished_runs import FinishedRuns
-from htsrl_bench.learned import MAX_POINTS, Learned, mean_over
+from htsrl_bench.learned import MAX_POINTS, Learned
 from htsrl_bench.learning import Learning, train_or_go_on
 from htsrl_bench.tables.learning import LearningTable
 from htsrl_bench.tasks import Task

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from htsrl_bench.intervals import CONFIDENCE, Interval, mean_interval, paired_interval, t_quantile
+from htsrl.statistics.intervals import CONFIDENCE, Interval, mean_interval, paired_interval, t_quantile
 
 NUM_TRIALS = 3000
 SKEW_ALLOWANCE = 0.01

@@ -14,9 +14,9 @@ from htsrl.algorithms.ppo import PPOObjective, PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.cli.train import train_defaults
 from htsrl.config.check import check
+from htsrl.config.command_line import train_command
 from htsrl.config.presets import PRESETS, preset_name
 from htsrl.policies.distributions import Categorical
-from htsrl_bench.command_line import train_command
 
 
 @pytest.mark.parametrize(

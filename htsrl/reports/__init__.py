@@ -1,0 +1,1 @@
+"""What runs came to, in one file for somebody else: reads run folders, executes nothing in them."""
