@@ -12,6 +12,7 @@ CANNOT_CHANGE_BITS = (
     "checkpoint/snapshots.py",
     "cli",
     "config/presets.py",
+    "dashboard",
     "envs/check",
     "envs/looked_at.py",
     "envs/repeats.py",

@@ -16,10 +16,12 @@ COMMANDS = "htsrl.commands"
 SUMMARIES = {
     "bench": "Measure, print a table and write down how it came about.",
     "timeline": "Print where the time of a run went, and write its last moments as a trace for Perfetto or Chrome.",
+    "dashboard": "Show all runs of a folder on a page of this machine: curves, timeline, settings, videos, live.",
 }
 """What `htsrl --help` says of each."""
 PLACES: dict[str, str] = {
     "timeline": "htsrl.cli.timeline:TimelineCommand",
+    "dashboard": "htsrl.cli.dashboard:Dashboard",
 }
 """MODULE:CLASS of those that are htsrl's own; the others are entry points."""
 
