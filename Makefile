@@ -10,9 +10,9 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 	libboost-thread-dev libboost-system-dev libboost-filesystem-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo football football-packages football-wheel model model-packages test test-slow \
+.PHONY: help install demo browser football football-packages football-wheel model model-packages test test-slow \
 	test-football check bench-sleeping bench-learning bench-lag bench-atari-step bench-costs bench-keeping bench-recurrent \
-	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism report chaos \
+	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism bench-dashboard report chaos \
 	reference docs clean
 
 help: ## show this list
@@ -70,7 +70,17 @@ check: install ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+browser: ## install Debian's chromium, in which `make test` looks at the dashboard's page
+	@if command -v chromium >/dev/null || [ -n "$$HTSRL_CHROMIUM" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "there is no apt-get to install chromium with; install it as this system" \
+	    "does, or name yours: HTSRL_CHROMIUM=/path/to/chromium make test"; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=env; else as_root="sudo env"; fi; set -x; $$as_root apt-get update && \
+	$$as_root DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends chromium fonts-dejavu-core || \
+	{ echo "chromium could not be installed; without it \`make test\` skips the tests in a browser"; exit 1; }
+
 test: check ## everything CI runs
+	@command -v chromium >/dev/null || [ -n "$$HTSRL_CHROMIUM" ] || \
+	    echo "there is no chromium: tests of the dashboard's page in a browser are skipped; \`make browser\` installs it"
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: install ## the long suites: every barrier resumed, 100 signals, 10,000 damaged checkpoints (about an hour)
@@ -115,6 +125,9 @@ bench-soak: install ## whether the memory of a run grows (25 minutes)
 
 bench-variance: install ## the paper's figures and headline with environments that sleep (10 minutes)
 	$(BIN)/htsrl bench variance
+
+bench-dashboard: install browser ## how quick the dashboard is with 100 runs of a million points (5 minutes, 0.5 GB)
+	$(BIN)/htsrl bench dashboard
 
 bench-determinism: install ## what reference shapes and the digest cost (15 minutes)
 	$(BIN)/htsrl bench determinism

@@ -13,6 +13,7 @@ CANNOT_CHANGE_BITS = (
     "cli",
     "config/command_line.py",
     "config/presets.py",
+    "dashboard",
     "envs/check",
     "envs/looked_at.py",
     "envs/rendering.py",

@@ -11,6 +11,7 @@ from htsrl_bench.peers.command import PeersTable
 from htsrl_bench.tables.atari_step import AtariStepTable
 from htsrl_bench.tables.chaos import ChaosTable
 from htsrl_bench.tables.costs import CostsTable
+from htsrl_bench.tables.dashboard import DashboardTable
 from htsrl_bench.tables.determinism import DeterminismTable
 from htsrl_bench.tables.keeping import KeepingTable
 from htsrl_bench.tables.lag import LagTable
@@ -46,6 +47,7 @@ class Bench:
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
         | Annotated[RecurrentTable, tyro.conf.subcommand("recurrent")]
+        | Annotated[DashboardTable, tyro.conf.subcommand("dashboard")]
         | Annotated[RunsTable, tyro.conf.subcommand("runs")]
         | Annotated[ReportTable, tyro.conf.subcommand("report")]
     )

@@ -20,6 +20,7 @@ SUMMARIES = {
     "report": "Write one self-contained HTML file about runs, groups of seeds and sweeps.",
     "sweep": "Search for better settings: the same trials and result whatever the timing and kills.",
     "timeline": "Print where the time of a run went, and write its last moments as a trace for Perfetto or Chrome.",
+    "dashboard": "Show all runs of a folder on a page of this machine: curves, timeline, settings, videos, live.",
 }
 """What `htsrl --help` says of each."""
 PLACES: dict[str, str] = {
@@ -28,6 +29,7 @@ PLACES: dict[str, str] = {
     "report": "htsrl.cli.report:ReportCommand",
     "sweep": "htsrl.cli.sweep:SweepCommand",
     "timeline": "htsrl.cli.timeline:TimelineCommand",
+    "dashboard": "htsrl.cli.dashboard:Dashboard",
 }
 """MODULE:CLASS of those that are htsrl's own; the others are entry points."""
 

@@ -1,0 +1,241 @@
+"""The dashboard in a real browser: what its user sees."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import held_env
+import pytest
+from dashboard_runs import HOSTILE, add_metrics, make_hostile_run, make_run, make_timeline
+from dashboard_server import Dashboard, serving
+from playwright.sync_api import Browser, Page, expect
+
+import htsrl
+from htsrl import A2C, Config, Experiment, Placement
+from htsrl.dashboard import catalog
+from htsrl_bench.chromium import chromium_path, open_chromium
+
+expect.set_options(timeout=20_000)  # a busy machine is slow and not wrong
+
+LEGEND = ".chart.large .legend li"
+DRAWN = """async () => {
+    await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
+    const canvas = document.querySelector('.chart.large canvas');
+    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const seen = new Set();
+    for (let i = 0; i < data.length; i += 4) {
+        if (data[i + 3] > 250) seen.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+    }
+    const probe = document.createElement('span');
+    document.body.append(probe);
+    return Array.from({length: 10}, (_, i) => {
+        probe.style.color = `var(--c${i})`;
+        return getComputedStyle(probe).color.match(/\\d+/g).join(',');
+    }).filter((color) => seen.has(color)).length;
+}"""
+"""How many of the colours of curves are on the large chart."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if chromium_path() is None:
+        pytest.skip("no Chromium is installed, so pages are not tested; `make browser` installs one")
+    with open_chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def dashboard(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
+    monkeypatch.setattr(catalog, "REFRESH_SECONDS", 0.1)
+    with serving(runs) as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, dashboard: Dashboard) -> Iterator[Page]:
+    """Fails the test for every error of a script and every message that the policy of the page was broken.
+
+    Closed before the dashboard, which it would otherwise miss.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    made = context.new_page()
+    made.set_default_timeout(20_000)
+    problems: list[str] = []
+    made.on("pageerror", lambda error: problems.append(str(error)))
+    made.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    yield made
+    context.close()
+    assert problems == []
+
+
+def test_the_page_shows_a_run_and_its_curve(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_run(runs / "first", returns=[1.0, 5.0, 42.0])
+    page.goto(dashboard.address)
+    row = page.locator("#table tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("first")
+    expect(row).to_contain_text("finished")
+    expect(page.locator(LEGEND)).to_contain_text("42")
+    expect(page.locator("#live")).to_contain_text("live")
+    assert page.evaluate(DRAWN) == 1
+    assert page.title() == "htsrl dashboard"
+
+
+def test_two_runs_overlay_and_each_can_be_taken_away(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_run(runs / "one", returns=[1.0, 2.0, 3.0])
+    make_run(runs / "two", seed=2, returns=[3.0, 2.0, 1.0])
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(2)
+    assert page.evaluate(DRAWN) == 2
+    page.get_by_label("Select two", exact=True).uncheck()
+    expect(page.locator(LEGEND)).to_have_count(1)
+    assert page.evaluate(DRAWN) == 1
+    page.get_by_label("Filter").fill("seed=2")
+    expect(page.locator("#table tbody tr")).to_have_count(1)
+    expect(page.locator("#table tbody tr")).to_contain_text("two")
+
+
+def test_five_seeds_become_a_mean_with_its_interval(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    last = [10.0, 14.0, 11.0, 18.0, 12.0]
+    for seed, value in enumerate(last, start=1):
+        make_run(runs / f"seed{seed}", seed=seed, returns=[0.0, value / 2, value])
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(5)
+    page.get_by_label("Group by").select_option("*")
+    expect(page.locator(LEGEND)).to_have_count(1)
+    item = page.locator(LEGEND)
+    expect(item).to_contain_text("n = 5")
+    low, high = map(float, (item.get_attribute("data-interval") or "").split(","))
+    half = 2.776 * statistics.stdev(last) / math.sqrt(5)
+    assert (low, high) == pytest.approx((statistics.mean(last) - half, statistics.mean(last) + half))
+    expect(page.locator("#reading")).to_contain_text("95 % t-intervals")
+
+
+def test_curves_grow_while_a_run_trains_and_its_slow_environment_is_named(
+    page: Page, dashboard: Dashboard, runs: Path
+) -> None:
+    experiment = Experiment(
+        held_env.make, total_steps=1280, algorithm=A2C(), num_envs=16, sync_interval=4, seed=held_env.SEED
+    )
+    quietly = Placement("inline", run_dir=runs / "live", tensorboard=False, progress="off", log_every_steps=64)
+    config = Config(experiment, replace(quietly, check_env=False))
+    training = threading.Thread(target=htsrl.train, args=[config])
+    training.start()
+    try:
+        assert held_env.is_held.wait(timeout=120)
+        page.goto(dashboard.address)
+        expect(page.locator("#table tbody .state")).to_have_text("running")
+        before = float(page.locator(LEGEND).get_attribute("data-last-x") or "nan")
+    finally:
+        held_env.may_go_on.set()
+        training.join()
+    expect(page.locator("#table tbody .state")).to_have_text("finished")
+    expect(page.locator(LEGEND)).to_have_attribute("data-last-x", "1280")
+    assert 0 < before < 1280
+    page.get_by_role("tab", name="Environments").click()
+    expect(page.get_by_label("Stragglers")).to_contain_text(f"environment {held_env.SLOW_ENV}")
+    expect(page.locator("table.environments tbody tr")).to_have_count(16)
+
+
+def test_a_straggler_is_marked_and_named(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_timeline(make_run(runs / "slow"), straggler=11)
+    page.goto(dashboard.address)
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_label("Stragglers")).to_contain_text("environment 11 in executor 2")
+    page.get_by_role("tab", name="Environments").click()
+    marked = page.locator("tr.straggler")
+    expect(marked).to_have_count(1)
+    expect(marked).to_contain_text("environment 11")
+    assert page.locator("table.environments tbody tr").count() == 16
+
+
+def test_a_killed_executor_shows_as_a_restart(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_timeline(make_run(runs / "killed"))
+    page.goto(dashboard.address)
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_label("Events")).to_contain_text("restart: executor 1 at 1.5 s")
+
+
+def test_a_hostile_folder_shows_as_text(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_hostile_run(runs)
+    page.goto(dashboard.address)
+    page.locator("#differences summary").click()
+    expect(page.locator("#table tbody tr")).to_contain_text("<script>document.title")
+    for name in ("Overview", "Timeline", "Environments", "Evaluation", "Settings"):
+        page.get_by_role("tab", name=name).click()
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(page.locator("#panel")).not_to_be_empty()
+    expect(page.locator("#panel")).to_contain_text("<script>document.title")
+    page.locator(".chart.large select").select_option(HOSTILE)
+    expect(page.locator(LEGEND)).to_have_attribute("data-last-y", "1")
+    page.get_by_label("Group by").select_option("*")
+    page.wait_for_timeout(300)
+    assert page.title() == "htsrl dashboard"
+    assert page.locator("main script, main img").count() == 0
+
+
+def test_the_settings_that_differ_are_shown_side_by_side(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_run(runs / "a", seed=1)
+    make_run(runs / "b", seed=2, algorithm="a2c")
+    page.goto(dashboard.address)
+    page.locator("#differences summary").click()
+    lines = page.locator("#differences tbody tr")
+    expect(lines).to_have_count(2)
+    expect(lines.filter(has_text="algorithm.name")).to_contain_text("a2c")
+
+
+def test_the_command_that_reproduces_a_run_can_be_copied(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    run = make_run(runs / "a")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(dashboard.address)
+    page.get_by_role("button", name="Copy reproduce").click()
+    expect(page.get_by_role("button", name="Copy reproduce")).to_have_text("Copied")
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == f"htsrl train --config {run}/config.json --run-dir {run}-again"
+
+
+def test_keys_are_enough(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_run(runs / "a")
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(1)
+    page.locator("#tab-overview").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Timeline")).to_be_focused()
+    page.locator(".chart.large canvas").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".chart.large .tip")).to_contain_text("10")
+    page.keyboard.press("Escape")
+    expect(page.locator(".chart.large .tip")).to_be_hidden()
+    add_metrics(runs / "a", [{"rollout/ep_rew_mean": 99.0}])
+    page.get_by_label("Select a", exact=True).focus()
+    expect(page.locator(LEGEND)).to_contain_text("99")
+    expect(page.get_by_label("Select a", exact=True)).to_be_focused()
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    make_timeline(make_run(runs / "a-run-with-a-name-that-is-longer-than-a-phone-is-wide-20260101-120000"))
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(1)
+    for name in ("Overview", "Timeline", "Environments", "Settings"):
+        page.get_by_role("tab", name=name).click()
+        expect(page.locator("#panel")).not_to_be_empty()
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_a_page_without_the_token_is_refused(page: Page, dashboard: Dashboard) -> None:
+    for path in ("", "api/runs", "wrong-token/"):
+        answer = page.request.get(f"http://127.0.0.1:{dashboard.port}/{path}")
+        assert answer.status == 403
