@@ -7,7 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 
 from htsrl.metrics.line_file import warn_on_stderr
-from htsrl.metrics.progress import PLAIN_SECONDS, Mode, Pace, resolved
+from htsrl.metrics.pace import PLAIN_SECONDS, Pace
+from htsrl.metrics.progress import Mode, resolved
 
 ERASE_LINE = "\r\x1b[K"
 
