@@ -17,8 +17,8 @@ from htsrl.config import A2C, PPO, Placement
 
 MAIN_SETTINGS: Mapping[str, Collection[str]] = {
     "train": {
-        *("env", "env_arg", "algo", "preset", "total_steps", "num_envs", "seed", "schedule", "sync_interval"),
-        *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range", "recurrent"),
+        *("env", "env_arg", "algo", "total_steps", "num_envs", "seed", "schedule", "sync_interval"),
+        *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range"),
         *("backend", "num_executors", "device", "run_dir", "resume_or_start", "eval_every", "eval_episodes"),
     },
     "resume": {

@@ -45,7 +45,7 @@ def flags_in(text: str) -> set[str]:
 
 def shown_flags(page: str) -> list[str]:
     """The flags that have an entry of their own, in order."""
-    entries = re.findall(r"^│ (?:-h, )?(--[^│]*)", page, re.MULTILINE)
+    entries = re.findall(r"^│ (?:-[a-z], )?(--[^│]*)", page, re.MULTILINE)
     return [flag for entry in entries for flag in re.findall(r"(?:^|, )(--[a-z0-9-]+)", entry)]
 
 
