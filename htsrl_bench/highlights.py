@@ -171,6 +171,13 @@ def _recurrent(_: str, summary: Summary) -> Iterator[Highlight]:
         yield f"{work}: steps/s with an LSTM, over those without", f"{of['lstm']['share']['median']:.2f}"
 
 
+def _dashboard(_: str, summary: Summary) -> Iterator[Highlight]:
+    goals = {what: of for what, of in summary.items() if of["goal"] is not None}
+    num_met = sum(of["median"] < of["goal"] for of in goals.values())
+    first = summary["first paint"]["median"]
+    yield "dashboard of 100 runs of a million points", f"first paint {first:.1f} s; {num_met} of {len(goals)} goals met"
+
+
 def _system(_: str, summary: Summary) -> Iterator[Highlight]:
     """A system of one's own says itself what its record comes down to."""
     yield from summary["highlights"].items()
@@ -192,6 +199,7 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "chaos": _chaos,
     "restart": _restart,
     "keeping": _keeping,
+    "dashboard": _dashboard,
     "recurrent": _recurrent,
     "memory": _recurrent,  # what records from before call it
     "system": _system,
