@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import io
 import os
 import pickle
 import resource
@@ -34,9 +35,13 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
+from htsrl.processes.kill_points import read_orders
 from htsrl.processes.parent_death import die_with_parent
 from htsrl.processes.process_name import name_this_process
+from htsrl.processes.warnings_once import show_warnings_once
 
 FLAG = "--fork-server"
 PR_SET_CHILD_SUBREAPER = 36
@@ -47,7 +52,7 @@ MAX_FDS = 200
 ANSWER = struct.Struct("i")
 # fmt: off
 READ_ONCE = (
-    "HTSRL_", "PYTHON", "LD_", "GLIBC_", "MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
+    "PYTHON", "LD_", "GLIBC_", "MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
     "NPY_", "TORCH", "ATEN_", "CUDA_",
 )
 # fmt: on
@@ -151,27 +156,43 @@ class ForkServers:
         self._servers: dict[bool, ForkServer] = {}
         self._owner = os.getpid()
         self._asking = threading.Lock()
+        self._deadly: tuple[Any, ...] | None = None
 
     def make_ready(self) -> None:
         """Have both import what they need, at the same time."""
         with self._asking, suppress(ConnectionError, TimeoutError):  # whoever asks them for a worker finds out
-            for server in [self._usable(computes) for computes in (False, True)]:
-                server.wait_until_ready()
+            for computes in (False, True):
+                self._started(computes)
+            for computes in (False, True):
+                self._ready(computes)
 
     def fork(self, computes: bool, order: Order) -> Forked:
-        """A server that has died meanwhile is replaced, once; raises ConnectionError where that one dies too."""
+        """A server that has died meanwhile is replaced, once; raises ConnectionError where none can live."""
         with self._asking:
             try:
-                return self._usable(computes).fork(order)
+                return self._ready(computes).fork(order)
             except (ConnectionError, TimeoutError):
                 self._drop(computes)
-                return self._usable(computes).fork(order)
+                return self._ready(computes).fork(order)
 
-    def _usable(self, computes: bool) -> ForkServer:
+    def _ready(self, computes: bool) -> ForkServer:
+        """One that has imported everything; where it dies of that, none is started again under these circumstances."""
+        server = self._started(computes)
+        try:
+            server.wait_until_ready()
+        except (ConnectionError, TimeoutError):
+            self._drop(computes)
+            self._deadly = server.circumstances
+            raise
+        return server
+
+    def _started(self, computes: bool) -> ForkServer:
         if self._owner != os.getpid():  # a fork of a process that has some
             self._servers, self._owner = {}, os.getpid()
-        server = self._servers.get(computes)
-        if server and server.circumstances != _circumstances():
+        server, circumstances = self._servers.get(computes), _circumstances()
+        if circumstances == self._deadly:
+            raise ConnectionError("no fork server can live here")
+        if server and server.circumstances != circumstances:
             self._drop(computes)
             server = None
         if server is None:
@@ -202,7 +223,7 @@ def _circumstances() -> tuple[Any, ...]:
     """What a worker takes over from the process that it was forked from, and cannot be told."""
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     read_once = sorted((name, value) for name, value in os.environ.items() if name.startswith(READ_ONCE))
-    (umask,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:")]
+    umask = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:")]
     return limits, read_once, umask, os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
 
 
@@ -236,8 +257,8 @@ def serve(socket_fd: int, computes: bool) -> list[str]:
     gc.collect()
     gc.freeze()  # what is not looked at stays shared
     connection = socket.socket(fileno=socket_fd)
-    num_threads = len(os.listdir("/proc/self/task"))
-    assert num_threads == 1, f"what was imported has started {num_threads - 1} threads, which no fork would have"
+    if len(os.listdir("/proc/self/task")) > 1:
+        sys.exit("something that every Python imports here has started a thread: workers take longer to start")
     connection.sendall(ANSWER.pack(0))
     while True:
         fds = _received(connection)
@@ -308,6 +329,11 @@ def _become_a_worker(fds: Sequence[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(order.environment)
     sys.path[:] = order.path
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)  # the server's went nowhere
+    np.random.seed()  # or all workers would draw the same from the global generator
+    show_warnings_once()
+    read_orders()
     return list(order.arguments)
 
 

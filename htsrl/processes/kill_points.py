@@ -26,7 +26,16 @@ def _orders(text: str) -> dict[str, int]:
 
 
 _counting = threading.Lock()  # environments may step on threads
-_times_left = _orders(os.environ[KILL_AT]) if KILL_AT in os.environ else None
+_times_left: dict[str, int] | None = None
+
+
+def read_orders() -> None:
+    """Anew, in a process that was forked with another environment."""
+    global _times_left
+    _times_left = _orders(os.environ[KILL_AT]) if KILL_AT in os.environ else None
+
+
+read_orders()
 
 
 def kill_point(point: str) -> None:

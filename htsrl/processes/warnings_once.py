@@ -44,12 +44,13 @@ def warnings_once() -> Iterator[None]:
 
 def show_warnings_once() -> None:
     """In a process that a run has started: pass over what another has shown."""
-    folder, show = os.environ.get(FOLDER), warnings.showwarning
-    if folder is None or getattr(show, "is_of_a_run", False):  # twice, the second would find the first's note
+    show = warnings.showwarning
+    if FOLDER not in os.environ or getattr(show, "is_of_a_run", False):  # twice, the second would find the first's note
         return
 
     def show_if_first(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        if _is_first(folder, message, category):
+        folder = os.environ.get(FOLDER)  # looked up late: a fork server outlives the run that started it
+        if folder is None or _is_first(folder, message, category):
             show(message, category, *where, **more)
 
     show_if_first.is_of_a_run = True  # type: ignore[attr-defined]

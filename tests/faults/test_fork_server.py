@@ -7,8 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gymnasium
+import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
 from helpers import workers_left
@@ -68,7 +72,7 @@ def test_where_servers_cannot_live_workers_are_started_without_them(
     def refuse(*_: object) -> None:
         raise ConnectionError("no server lives here")
 
-    monkeypatch.setattr(ForkServers, "_usable", refuse)
+    monkeypatch.setattr(ForkServers, "_started", refuse)
     assert digest_in(tmp_path / "spawned") == expected
     assert living_servers() == []
 
@@ -134,3 +138,37 @@ def test_servers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     assert len(pids) == 2
     _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
     assert alive == []
+
+
+class Talks(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Writes down what it draws, and speaks."""
+
+    def reset(self, **settings: Any) -> Any:
+        print(f"drawn {np.random.random()}")
+        return super().reset(**settings)
+
+
+def talking_cartpole() -> Any:
+    return Talks(gymnasium.make("CartPole-v1"))
+
+
+def test_workers_draw_differently_from_the_global_generator_and_what_they_print_is_not_held_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    experiment = replace(EXPERIMENT, env=talking_cartpole)
+    quietly = {"tensorboard": False, "progress": "off", "check_env": False}
+    train(Config(experiment, Placement(run_dir=tmp_path / "run", num_executors=2, **quietly)))  # type: ignore[arg-type]
+    drawn = [line for line in capfd.readouterr().out.splitlines() if line.startswith("drawn")]
+    assert len(set(drawn)) == len(drawn) >= 2
+
+
+def test_where_a_server_dies_of_its_imports_no_other_is_started(
+    servers: ForkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    (tmp_path / "sitecustomize.py").write_text(thread)
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            asked_for(servers)
+    assert capfd.readouterr().err.count("has started a thread") == 1
