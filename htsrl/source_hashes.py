@@ -53,6 +53,7 @@ CANNOT_CHANGE_BITS = (
     "runs/evaluator.py",
     "runs/evaluator_process.py",
     "runs/filming.py",
+    "runs/side_process.py",
     "runs/load_policy.py",
     "runs/lock.py",
     "runs/open_sinks.py",

@@ -7,9 +7,7 @@ that dies or gets nowhere is started again, and a version that it happens with t
 from __future__ import annotations
 
 import os
-import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,11 +18,12 @@ from typing import Any
 import cloudpickle
 
 from htsrl.metrics.evaluation import Evaluation
-from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
 from htsrl.placements.messages import ReportReader
 from htsrl.placements.worker_process import describe_exit
 from htsrl.runs.play import EvaluationPlan
+from htsrl.runs.side_process import SideProcess
 
+MODULE = "htsrl.runs.evaluator_process"
 ATTEMPTS = 2
 LOOK_SECONDS = 0.2
 """How often one who waits for the last evaluation looks how far it has come."""
@@ -72,7 +71,7 @@ class Evaluator:
         with self._changed:
             skipped, self._waiting = self._waiting, job
             self._changed.notify_all()
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="htsrl-evaluator", daemon=True)
             self._thread.start()
         return skipped
@@ -87,6 +86,9 @@ class Evaluator:
 
     @property
     def is_idle(self) -> bool:
+        """Whether nothing is left to wait for, be it that the thread has died."""
+        if self._thread is None or not self._thread.is_alive():
+            return True
         with self._changed:
             return self._waiting is None and self._playing is None
 
@@ -109,15 +111,17 @@ class Evaluator:
     def _work(self) -> None:
         try:
             while (job := self._next()) is not None:
-                answer = self._evaluate(job)
-                with self._changed:
-                    self._playing = None
-                    if answer is not None:
-                        self._answers.append(answer)
-                    self._changed.notify_all()
+                answer: Answer | None = Answer(job, problem="the thread that sees to it has died")
+                try:
+                    answer = self._evaluate(job)
+                finally:
+                    with self._changed:
+                        self._playing = None
+                        if answer is not None:
+                            self._answers.append(answer)
+                        self._changed.notify_all()
         finally:
-            if self._child is not None:
-                self._child.end()
+            self._end_child()
 
     def _next(self) -> Job | None:
         with self._changed:
@@ -144,7 +148,8 @@ class Evaluator:
                 problem = f"{type(error).__name__}: {error}"
             if self._closing:
                 return None
-            self._drop_child()
+            self._end_child()
+            self.restarts += 1
         return Answer(job, problem=problem)
 
     def _note_progress(self, played: int, steps: int) -> None:
@@ -154,14 +159,16 @@ class Evaluator:
         with self._changed:
             if self._closing:
                 return None
-            if self._child is None:
-                self._child = _Child(self._plan)
-            return self._child
+            if self._child is not None:
+                return self._child
+        child = _Child(self._plan)  # nobody else waits for this
+        with self._changed:
+            self._child = child
+            return None if self._closing else child
 
-    def _drop_child(self) -> None:
+    def _end_child(self) -> None:
         with self._changed:
             child, self._child = self._child, None
-            self.restarts += 1
         if child is not None:
             child.end()
 
@@ -176,29 +183,22 @@ class _Child:
     def __init__(self, plan: bytes) -> None:
         read_fd, report_fd = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "htsrl.runs.evaluator_process", str(os.getpid()), str(report_fd)],
-                stdin=subprocess.PIPE,
-                pass_fds=[report_fd],
-                env={**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)},
-                process_group=0,  # Ctrl-C reaches the first process alone
-            )
+            self._process = SideProcess(MODULE, plan, [report_fd], stdin=subprocess.PIPE)
         except OSError:
             os.close(read_fd)
             raise
         finally:
             os.close(report_fd)
         self._reader = ReportReader(read_fd)
-        self._tell(plan)
 
     def evaluate(self, snapshot: Path, deadline_seconds: float, on_progress: Callable[[int, int], None]) -> Any:
         """The message that it ends with; every other one is a sign of life."""
         self._tell(cloudpickle.dumps(snapshot))
-        poll = select.poll()
-        poll.register(self._reader.fd, select.POLLIN | select.POLLHUP)
         deadline = time.monotonic() + deadline_seconds
         while True:
-            poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            # Its end counts, not that of its messages: what an environment has started may hold on to the pipe.
+            fd = None if self._reader.closed else self._reader.fd
+            has_ended = self._process.wait(deadline - time.monotonic(), fd)
             messages = self._reader.read()
             for message in messages:
                 if message["kind"] != "progress":
@@ -206,39 +206,27 @@ class _Child:
                 on_progress(message["played"], message["steps"])
             if messages:
                 deadline = time.monotonic() + deadline_seconds
-            elif self._reader.closed:
-                raise _ChildFailed(f"its process (pid {self._process.pid}) {describe_exit(self._process.wait())}")
+            elif has_ended:
+                raise _ChildFailed(f"its process (pid {self._process.pid}) {describe_exit(self._process.end())}")
             elif time.monotonic() >= deadline:
                 raise _ChildFailed(
                     f"its process (pid {self._process.pid}) got nowhere for deadline_seconds={deadline_seconds:g}"
                 )
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
 
     def end(self) -> None:
         """Kill it, and what it may have started."""
-        if self._process.returncode is None:
-            try:
-                os.killpg(self._process.pid, 9)
-            except ProcessLookupError:
-                pass
-            self._process.wait()
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
+        self._process.end()
         os.close(self._reader.fd)
 
     def _tell(self, data: bytes) -> None:
-        assert self._process.stdin is not None
         try:
             self._process.stdin.write(data)
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has died; the end of its messages tells
+            pass  # it has died; its exit tells
 
 
 def _answer_of(job: Job, message: dict[str, Any]) -> Answer:

@@ -1,7 +1,7 @@
 """The process that evaluates beside training: started by `runs/evaluator.py`, told versions one by one.
 
-Its plan and then every version come as pickles on standard input; what it found goes, a JSON object per line, to a pipe
-of its own, for an environment may print.
+Its plan comes in a memory file, and then every version as a pickle on standard input; what it found goes, a
+JSON object per line, to a pipe of its own, for an environment may print.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from htsrl.processes.parent_death import die_with_parent
 from htsrl.processes.process_name import name_this_process
 from htsrl.runs.play import EvaluationPlan, play
 from htsrl.runs.saved_policy import read_policy_file
+from htsrl.runs.side_process import read_plan
 
 NICENESS = 5
 """Where cores are scarce, a process of the run gets three times as much of one."""
@@ -30,11 +31,11 @@ BEAT_SECONDS = 0.5
 
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
-    report_fd = int(sys.argv[2])
+    plan_fd, report_fd = int(sys.argv[2]), int(sys.argv[3])
     os.set_inheritable(report_fd, False)
     os.nice(NICENESS)
     name_this_process("evaluator")
-    plan: EvaluationPlan = cloudpickle.load(sys.stdin.buffer)
+    plan: EvaluationPlan = read_plan(plan_fd)
     while True:
         try:
             snapshot: Path = cloudpickle.load(sys.stdin.buffer)

@@ -6,10 +6,7 @@ but the end of the run, for the last.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +18,9 @@ import cloudpickle
 from htsrl.checkpoint.snapshots import is_due, video_snapshot_file, video_snapshots_in, write_snapshot
 from htsrl.config import Config, Experiment
 from htsrl.errors import ConfigError
-from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
+from htsrl.placements.worker_process import describe_exit
 from htsrl.runs.folder import RunFolder
+from htsrl.runs.side_process import SideProcess
 from htsrl.spaces import Interface
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class Filming:
         self._experiment, self._interface = config.experiment, interface
         self._folder = folder
         self._say = say
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: SideProcess | None = None
         self._errors: IO[bytes] | None = None
         self._version = self._newest = 0  # that is being filmed, and that was due last
         self.skipped = self.failed = 0
@@ -104,38 +102,23 @@ class Filming:
 
     def _start(self, job: FilmJob) -> None:
         errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the film is made)
-        command = [sys.executable, "-P", "-m", "htsrl.video.process", str(os.getpid())]
-        environment = {**os.environ, **ONE_THREAD, **KEPT_MEMORY, "PYTHONPATH": os.pathsep.join(sys.path)}
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                env=environment,
-                process_group=0,  # Ctrl-C reaches the first process alone
-            )
+            self._process = SideProcess("htsrl.video.process", cloudpickle.dumps(job), output=errors)
         except OSError as error:
             errors.close()
             self._fail(self._version, str(error))
             return
         self._errors = errors
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(cloudpickle.dumps(job))
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has died; its exit code tells
 
     def _collect(self) -> None:
         """Of a film that is made, or failed."""
-        if self._process is None or self._process.poll() is None:
+        if self._process is None or not self._process.has_ended:
             return
         assert self._errors is not None
-        if self._process.returncode:
+        if code := self._process.end():
             self._errors.seek(0)
             last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-            reason = last[0][:MAX_PROBLEM] if last else f"its process ended with {self._process.returncode}"
+            reason = last[0][:MAX_PROBLEM] if last else f"its process {describe_exit(code)}"
             self._fail(self._version, reason)
         self._errors.close()
         video_snapshot_file(self._folder.path, self._version).unlink(missing_ok=True)
@@ -143,9 +126,7 @@ class Filming:
 
     def _wait(self) -> None:
         if self._process is not None:
-            try:
-                self._process.wait(self._deadline)
-            except subprocess.TimeoutExpired:
+            if not self._process.wait(self._deadline):
                 self._fail(self._version, f"it took longer than deadline_seconds={self._deadline:g} at the run's end")
                 self._end()
             self._collect()
@@ -154,12 +135,7 @@ class Filming:
         """Kill it, and what it has started."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            try:
-                os.killpg(self._process.pid, 9)
-            except ProcessLookupError:
-                pass
-            self._process.wait()
+        self._process.end()
         if self._errors is not None:
             self._errors.close()
         self._process = self._errors = None

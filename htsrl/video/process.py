@@ -1,11 +1,9 @@
-"""The process that makes one film beside training: started by `runs/filming.py`, told what to do on standard input."""
+"""The process that makes one film beside training: started by `runs/filming.py`, its job is in a memory file."""
 
 from __future__ import annotations
 
 import os
 import sys
-
-import cloudpickle
 
 from htsrl.errors import HtsrlError
 from htsrl.numerics import single_threaded
@@ -13,6 +11,7 @@ from htsrl.processes.parent_death import die_with_parent
 from htsrl.processes.process_name import name_this_process
 from htsrl.runs.filming import FilmJob
 from htsrl.runs.saved_policy import read_policy_file
+from htsrl.runs.side_process import read_plan
 
 NICENESS = 10
 """Where cores are scarce, a process of the run gets nine times as much of one."""
@@ -22,7 +21,7 @@ def main() -> None:
     die_with_parent(int(sys.argv[1]))
     os.nice(NICENESS)
     name_this_process("film")
-    job: FilmJob = cloudpickle.load(sys.stdin.buffer)
+    job: FilmJob = read_plan(int(sys.argv[2]))
     try:
         make_film(job)
     except HtsrlError as error:

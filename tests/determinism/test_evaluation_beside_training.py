@@ -193,7 +193,7 @@ def test_an_environment_that_cannot_be_handed_over_is_refused_before_anything_st
 
 def test_of_two_versions_that_wait_the_newer_is_evaluated(tmp_path: Path) -> None:
     evaluator = Evaluator(None, 1.0)  # type: ignore[arg-type]
-    evaluator._thread = object()  # type: ignore[assignment]  # nobody takes a job
+    evaluator._thread = threading.current_thread()  # nobody takes a job
     jobs = [Job(version, version, tmp_path) for version in (1, 2, 3)]
     assert [evaluator.offer(job) for job in jobs] == [None, jobs[0], jobs[1]]
 
@@ -254,6 +254,7 @@ def test_a_kill_before_the_line_leaves_a_best_policy_that_knows_its_return(
         pass
 
     def die(point: str) -> None:
+        assert point == "before an evaluation's line"
         raise Killed
 
     record = record_of(trained, tmp_path, {1: 5.0})

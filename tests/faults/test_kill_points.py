@@ -47,7 +47,10 @@ GRADIENT = ("inside a gradient",)
 SMALL_A2C, SMALL_PPO = A2C(), PPO(epochs=2, num_minibatches=2)
 DECOUPLED = PPO(epochs=2, num_minibatches=2, lag_correction="decoupled")
 DELAYED = PPO(epochs=2, num_minibatches=2, lag_correction="delayed_update")
-OF_REPLAY = ("inside a replay write",)  # determinism/test_replay_runs.py, whose runs have a replay buffer
+ELSEWHERE = {  # whose runs have a replay buffer, or evaluations
+    "determinism/test_replay_runs.py": ("inside a replay write",),
+    "determinism/test_evaluation_beside_training.py": ("inside an evaluation", "before an evaluation's line"),
+}
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
 
 
@@ -127,15 +130,19 @@ LATER_IN_SHARDS = [
 ]
 
 
-def test_every_kill_point_of_the_package_is_tested_here() -> None:
+def test_every_kill_point_of_the_package_is_tested_here_or_elsewhere() -> None:
     calls = [
         point
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\bkill_point\("([^"]+)"\)""", file.read_text())
     ]
+    elsewhere = [point for points in ELSEWHERE.values() for point in points]
     assert sorted(calls) == sorted(
-        [*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *OF_REPLAY, *MAIN]
+        [*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *MAIN, *elsewhere]
     )
+    for file_name, points in ELSEWHERE.items():
+        text = (Path(__file__).parents[1] / file_name).read_text()
+        assert [point for point in points if point not in text] == []
 
 
 @pytest.mark.parametrize("role", POINTS)
