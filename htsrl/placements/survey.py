@@ -54,6 +54,7 @@ def draw_blueprint(config: Config) -> Blueprint:
     interface, team_size, leave_a_core, on_threads, origins = _look_at_env(config)
     num_columns = experiment.num_envs * (team_size or 1)
     check_shards(experiment, num_columns)
+    _check_team(experiment, team_size)
     policy = policy_for(experiment, interface, num_columns)
     _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
     activation_shapes = _kept_activations(config, schedule, policy, num_columns)
@@ -177,6 +178,14 @@ def _warn_of_wrapped_state(env: gymnasium.Env[Any, Any]) -> None:
             "die, episodes are played again from their reset instead, which must then depend on its seed alone. Give "
             "the wrapper save_state and restore_state",
             stacklevel=2,
+        )
+
+
+def _check_team(experiment: Experiment, team_size: int | None) -> None:
+    if team_size is not None and CommonSettings.of(experiment.algorithm).replay_capacity:
+        raise ConfigError(
+            f"{algorithm_name(experiment.algorithm)} has a replay buffer, which does not record which agents took part in a step, "
+            f"and the environment holds a team of {team_size} agents; use PPO or A2C"
         )
 
 

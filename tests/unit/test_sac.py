@@ -12,6 +12,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from sac_reference import PlainSac
+from teams import Pair
 
 from htsrl import SAC, Config, ConfigError, Experiment, Network, Placement, load_policy, train
 from htsrl.algorithms.models import Models
@@ -147,3 +148,17 @@ def test_the_temperature_is_pushed_up_where_the_entropy_is_below_its_target() ->
 def test_what_sac_cannot_do_is_refused_with_the_way_out(changes: Any, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=problem):
         trained(replace(EXPERIMENT, **changes), tmp_path / "run")
+
+
+class PushingPair(Pair):
+    """A team with actions that SAC could take; its first agent leaves early."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(-1.0, 1.0, (1,))
+
+
+def test_a_team_is_refused_because_the_replay_buffer_does_not_know_who_took_part(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sac has a replay buffer, .* team of 2 agents; use PPO or A2C"):
+        trained(replace(EXPERIMENT, env=PushingPair, env_args={}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
