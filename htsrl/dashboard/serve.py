@@ -6,15 +6,19 @@ import html
 import os
 import secrets
 import socket
+import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from htsrl.errors import ConfigError
+from htsrl.runs.signatures import state_folder
 
 HOST = "127.0.0.1"
+POLL_SECONDS = 0.05
 
 
 def serve(root: Path, port: int, opens_browser: bool, announce: Callable[[str], None]) -> None:
@@ -39,9 +43,10 @@ def serve(root: Path, port: int, opens_browser: bool, announce: Callable[[str], 
             date_header=False,
             ws="none",
         )
-        with _browser(address) if opens_browser else _nothing():
+        server = uvicorn.Server(config)
+        with _browser(address, lambda: server.started) if opens_browser and _has_display() else _nothing():
             try:
-                uvicorn.Server(config).run(sockets=[listener])
+                server.run(sockets=[listener])
             except KeyboardInterrupt:
                 pass  # the way to end it
 
@@ -58,18 +63,42 @@ def _bound(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+def _has_display() -> bool:
+    """Without one, a browser of the console would take the terminal."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 @contextmanager
-def _browser(address: str) -> Iterator[None]:
+def _browser(address: str, is_up: Callable[[], bool]) -> Iterator[None]:
     """Open a file of the user's own that leads on: what a program is started with can be read by every other user."""
-    with tempfile.TemporaryDirectory(prefix="htsrl-dashboard-") as folder:
-        page = Path(folder) / "open.html"
+    try:
+        state_folder().mkdir(0o700, parents=True, exist_ok=True)
+        # Not in /tmp, of which a browser in a sandbox sees one of its own.
+        folder = tempfile.TemporaryDirectory(prefix="dashboard-", dir=state_folder(), ignore_cleanup_errors=True)
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows where home is
+        yield  # the address was printed
+        return
+    with folder as name:
+        page = Path(name) / "open.html"
         with open(page, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">\n')
+        ends = threading.Event()
+        # A browser may return only when it is closed.
+        threading.Thread(target=_open_once, args=(page.as_uri(), is_up, ends), daemon=True).start()
         try:
-            webbrowser.open(page.as_uri())
-        except webbrowser.Error:
-            pass  # the address was printed
-        yield
+            yield
+        finally:
+            ends.set()
+
+
+def _open_once(address: str, is_up: Callable[[], bool], ends: threading.Event) -> None:
+    while not is_up():
+        if ends.wait(POLL_SECONDS):
+            return
+    try:
+        webbrowser.open(address)
+    except webbrowser.Error:
+        pass  # the address was printed
 
 
 @contextmanager

@@ -184,8 +184,8 @@ def _warn_of_wrapped_state(env: gymnasium.Env[Any, Any]) -> None:
 def _check_team(experiment: Experiment, team_size: int | None) -> None:
     if team_size is not None and CommonSettings.of(experiment.algorithm).replay_capacity:
         raise ConfigError(
-            f"{algorithm_name(experiment.algorithm)} has a replay buffer, which does not record which agents took part in a step, "
-            f"and the environment holds a team of {team_size} agents; use PPO or A2C"
+            f"{algorithm_name(experiment.algorithm)} has a replay buffer, which does not record which agents took part "
+            f"in a step, and the environment holds a team of {team_size} agents; use PPO or A2C"
         )
 
 

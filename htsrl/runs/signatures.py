@@ -23,10 +23,15 @@ class NoKey(Exception):
     """There is no key that can be relied on, and why."""
 
 
-def key_file() -> Path:
+def state_folder() -> Path:
+    """Where htsrl keeps what belongs to this user rather than to a run."""
     state = os.environ.get("XDG_STATE_HOME", "")
     # As the XDG specification says, a path that is not absolute counts as none.
-    return (Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()) / "htsrl" / "key"
+    return (Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()) / "htsrl"
+
+
+def key_file() -> Path:
+    return state_folder() / "key"
 
 
 def signature_file(config_file: Path) -> Path:
