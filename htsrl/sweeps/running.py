@@ -36,6 +36,8 @@ class RunningTrial:
     at_steps: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     completed: set[int] = field(default_factory=set)
+    failures: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By seed: the last step of a run that failed, and why it did."""
     _undecided: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -61,10 +63,11 @@ class RunningTrial:
             return False
         return True
 
-    def take(self, seed: int, end: JobEnd) -> Trial | None:
-        """A run has ended; returns the trial where that makes it a failed one."""
+    def take(self, seed: int, end: JobEnd) -> None:
+        """A run has ended."""
         if end.error in IS_A_RESULT and not (end.error == "ConfigError" and end.has_begun):
-            return self._failed(f"seed {seed}: {end.message}")
+            self.failures[seed] = self._steps_of(seed), f"seed {seed}: {end.message}"
+            return
         if end.error:
             raise HtsrlError(
                 f"trial {self.number}, seed {seed}: {end.message}\nThe sweep has stopped in order; the same command "
@@ -73,11 +76,36 @@ class RunningTrial:
         self.completed.add(seed)
         if end.score is not None:
             self.scores[seed] = end.score
-        return None
+
+    def outcome(self) -> Trial | None:
+        """The trial as it ended; None while it is under way."""
+        failure = self._failure()  # before pruning looks, which then sees all steps up to the failure
+        if pruned := self.given_up():
+            return pruned
+        if failure is not None:
+            return self._failed(failure)
+        return self.ended() if self.is_complete() else None
 
     def steps(self) -> int:
         """Of its slowest run."""
-        return min(last_step(file_of(self.run_folder(seed).path, self.spec.search.metric)) for seed in self.seeds)
+        return min(map(self._steps_of, self.seeds))
+
+    def _steps_of(self, seed: int) -> int:
+        return last_step(file_of(self.run_folder(seed).path, self.spec.search.metric))
+
+    def _failure(self) -> str | None:
+        """Why the run that failed first, by steps, did so; None until all others are past that step or have ended.
+
+        By then every step of pruning up to the failure can be looked at, whichever run was faster.
+        """
+        if not self.failures:
+            return None
+        first = min(step for step, _ in self.failures.values())
+        under_way = set(self.seeds) - self.failures.keys() - self.completed
+        if any(self._steps_of(seed) <= first for seed in under_way):
+            return None
+        failed_first = (self.failures[seed] for seed in self.seeds if seed in self.failures)
+        return next(reason for step, reason in failed_first if step == first)
 
     def given_up(self) -> Trial | None:
         """The trial as pruned, once all its runs have reached a step at which the rule says so."""

@@ -15,7 +15,7 @@ from htsrl.config.file import resolve_typed_env
 from htsrl.config.fit import fitted
 from htsrl.config.presets import PRESETS, preset, preset_name
 from htsrl.errors import ConfigError, UntrustedFolder
-from htsrl.metrics.returns import RETURN
+from htsrl.metrics.returns import EVALUATION, RETURN
 from htsrl.plain_files import read_plain
 from htsrl.runs.trust import Vouched, strange_code
 from htsrl.statistics.curve import LAST_SHARE
@@ -189,6 +189,11 @@ def _search(table: Mapping[str, Any]) -> Search:
         raise ConfigError(f"[sweep] share={search.share!r} must be above 0 and at most 1")
     if not isinstance(search.metric, str):
         raise ConfigError(f"[sweep] metric={search.metric!r} must be a name, such as {RETURN}")
+    if search.metric.startswith(EVALUATION):
+        raise ConfigError(
+            f"[sweep] metric={search.metric!r}: evaluations beside training are skipped where they would be late, so a "
+            'sweep would depend on timing; use objective = "evaluation", or a metric of training'
+        )
     return search
 
 

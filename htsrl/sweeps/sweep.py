@@ -100,9 +100,8 @@ class _Sweep:
             self._fill()
             self._check_hope()
             for (number, seed), end in self._pool.ended(LOOK_SECONDS):
-                trial = self._running.get(number)
-                if trial is not None and (failed := trial.take(seed, end)):
-                    self._end(failed)
+                if number in self._running:
+                    self._running[number].take(seed, end)
             self._look()
 
     def _fill(self) -> None:
@@ -157,9 +156,7 @@ class _Sweep:
             self._look_at(trial)
 
     def _look_at(self, trial: RunningTrial) -> None:
-        ended = trial.given_up()
-        if ended is None and trial.is_complete():
-            ended = trial.ended()
+        ended = trial.outcome()
         if ended is not None:
             self._end(ended)
         else:

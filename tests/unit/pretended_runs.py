@@ -21,11 +21,13 @@ class Killed(Exception):
 class PretendedRun:
     """Writes its metrics bit by bit, each time somebody asks whether it has ended."""
 
-    def __init__(self, job: Job, chance: random.Random) -> None:
+    def __init__(self, job: Job, chance: random.Random, diverges_above: float) -> None:
         self._job, self._chance = job, chance
         self._written, self._is_terminated = 0, False
         experiment = job.config.experiment
         self._total = experiment.num_intervals
+        rate, epochs = experiment.algorithm.learning_rate, experiment.algorithm.epochs
+        self._diverges_after = (epochs + experiment.seed - 1) % self._total if rate > diverges_above else None
         self._batch = experiment.batch_steps
         # Best at 1e-3, better with more epochs, and a little noise that is the seed's.
         self._goodness = -abs(math.log10(experiment.algorithm.learning_rate) + 3) + experiment.algorithm.epochs / 10
@@ -36,16 +38,22 @@ class PretendedRun:
 
     def has_ended(self) -> bool:
         for _ in range(self._chance.randint(0, 3)):
-            if self._written < self._total and not self._is_terminated:
+            if self._written < self._total and not self._is_terminated and not self._has_diverged:
                 self._write()
         if self._written == self._total:
             self._finish(interrupted=False)
-        return self._written == self._total or self._is_terminated
+        return self._written == self._total or self._is_terminated or self._has_diverged
+
+    @property
+    def _has_diverged(self) -> bool:
+        return self._written == self._diverges_after
 
     def terminate(self) -> None:
         self._is_terminated = True
 
     def end(self) -> JobEnd:
+        if self._has_diverged:
+            return JobEnd("TrainingDiverged", f"a gradient of update {self._written} is not finite")
         return JobEnd("interrupted") if self._written < self._total else JobEnd(score=self._goodness)
 
     def _write(self) -> None:
@@ -64,15 +72,18 @@ class PretendedRun:
         RunFolder(self._job.run_dir).save_result(result)
 
 
-def launcher(seed: int, kill_after: int | None = None) -> Launch:
-    """A way to run jobs whose timing follows from a seed; raises Killed at one of its starts."""
+def launcher(seed: int, kill_after: int | None = None, diverges_above: float = math.inf) -> Launch:
+    """A way to run jobs whose timing follows from a seed; raises Killed at one of its starts.
+
+    Runs with a larger learning rate than `diverges_above` diverge, after so many updates as follow from their settings.
+    """
     chance, started = random.Random(seed), list[Path]()
 
     def launch(job: Job) -> PretendedRun:
         started.append(job.run_dir)
         if kill_after is not None and len(started) > kill_after:
             raise Killed
-        return PretendedRun(job, chance)
+        return PretendedRun(job, chance, diverges_above)
 
     return launch
 

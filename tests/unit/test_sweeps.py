@@ -74,6 +74,18 @@ def test_timing_kills_and_workers_do_not_change_trials_or_result(search: dict[st
         assert {"pruned", "complete"} == {trial["state"] for trial in alone["trials"]}
 
 
+@pytest.mark.parametrize("seeds", [[1], [1, 2, 4]])
+def test_timing_does_not_decide_whether_a_run_that_diverges_was_pruned_before(seeds: list[int], tmp_path: Path) -> None:
+    pruning = {"rule": "median", "at": [32, 48, 64], "min_trials": 1}
+    asked = spec(GRID, pruning=pruning, sampler="grid", seeds=seeds)
+    for timing in range(6):
+        launch = launcher(timing, diverges_above=5e-3)
+        sweep.run_sweep(asked, tmp_path / str(timing), 1 + timing, 1 + timing, launch=launch)
+    results = [result_of(tmp_path / str(timing)) for timing in range(6)]
+    assert results[1:] == results[:1] * 5
+    assert {"pruned", "complete", "failed"} == {trial["state"] for trial in results[0]["trials"]}
+
+
 def test_a_journal_cut_in_the_middle_of_a_line_costs_nothing(tmp_path: Path) -> None:
     asked = spec(trials=6, sampler="tpe", startup_trials=2)
     sweep.run_sweep(asked, tmp_path, parallel=2, cores=2, launch=launcher(0))
@@ -169,6 +181,7 @@ BAD = [
     ({"sweep": {"seeds": [1, 1]}}, "names 1 twice"),
     ({"sweep": {"sampler": "bayes"}}, "use one of tpe, random, grid, cmaes"),
     ({"sweep": {"sampler": "grid"}}, "sampler=grid needs a list of choices"),
+    ({"sweep": {"metric": "eval/mean_return"}}, 'use objective = "evaluation"'),
     ({"sweep": {"trial": 5}}, "unknown key 'trial'"),
     ({"pruning": {"at": [64, 32]}}, "must rise and be below total_steps"),
     ({"train": {"num_envs": 2}}, "names no environment"),
