@@ -28,10 +28,12 @@ class Barriers:
         self._late = block["timeline_late"]
         self._companions = {env: envs for envs in executor_envs for env in envs}
 
-    def note(self, update: int) -> Barrier:
-        """The learner finds the update's rollouts complete."""
+    def note(self, update: int) -> Barrier | None:
+        """The learner finds the update's rollouts complete; None where one is older than a resume, so untimed."""
         place = update % len(self._barriers)
         ended, inside = self._rollouts[:, place].T.tolist()
+        if 0 in ended:
+            return None
         last = max(range(len(ended)), key=ended.__getitem__)
         # Environments that an executor steps in turn end at about the same time: the one that took longest was to blame
         slowest = max(self._companions[last], key=inside.__getitem__)
