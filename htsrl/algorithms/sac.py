@@ -201,7 +201,7 @@ class SACAlgorithm:
         if (update.number + 1) * num_new < settings.learning_starts:
             return {}
         objective = self.objective(update, batch, SACTargets())
-        for step in range(max(round(settings.update_to_data * num_new), 1)):
+        for step in range(num_gradient_steps(settings.update_to_data, update.number, num_new)):
             objective.epoch = step
             critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
             draft.step(settings.learning_rate)
@@ -212,6 +212,12 @@ class SACAlgorithm:
             draft.follow("target_critics", settings.follow_rate)
             _record(statistics, critics, policy, temperature)
         return statistics.means()
+
+
+def num_gradient_steps(update_to_data: float, update: int, num_new: int) -> int:
+    """Of an update with so many new transitions: all up to it together are the whole number below their share."""
+    before, after = (math.floor(update_to_data * number * num_new) for number in (update, update + 1))
+    return after - before
 
 
 def drawn(policy: Policy, observations: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from teams import Pair
 
 from htsrl import SAC, Config, ConfigError, Experiment, Network, Placement, load_policy, train
 from htsrl.algorithms.models import Models
-from htsrl.algorithms.sac import Minibatch, SACObjective, Temperature
+from htsrl.algorithms.sac import Minibatch, SACObjective, Temperature, num_gradient_steps
 from htsrl.checkpoint.files import newest_valid
 from htsrl.policies.policy import build_policy
 from htsrl.runs.folder import RunFolder
@@ -162,3 +162,16 @@ def test_a_team_is_refused_because_the_replay_buffer_does_not_know_who_took_part
     with pytest.raises(ConfigError, match=r"sac has a replay buffer, .* team of 2 agents; use PPO or A2C"):
         trained(replace(EXPERIMENT, env=PushingPair, env_args={}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("update_to_data", "counts"), [(1.0, [8, 8, 8, 8]), (0.05, [0, 0, 1, 0, 1]), (0.3, [2, 2, 3])])
+def test_gradient_steps_add_up_to_their_share_of_the_data(update_to_data: float, counts: list[int]) -> None:
+    assert [num_gradient_steps(update_to_data, update, 8) for update in range(len(counts))] == counts
+
+
+def test_an_update_without_a_gradient_step_leaves_the_policy_as_it_was(tmp_path: Path) -> None:
+    for name, total in (("two", 16), ("one", 8)):
+        few = replace(EXPERIMENT.algorithm, update_to_data=0.05)
+        trained(replace(EXPERIMENT, algorithm=few, total_steps=total), tmp_path / name)
+    two, one = (load_policy(tmp_path / name).policy.state_dict() for name in ("two", "one"))
+    assert all(torch.equal(two[name], one[name]) for name in one)
