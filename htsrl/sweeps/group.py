@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from htsrl.config.check import check
 from htsrl.errors import HtsrlError
 from htsrl.metrics.result import RunResult
 from htsrl.metrics.returns import last_step
+from htsrl.plain_files import read_document
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.intervals import Interval, mean_interval
 from htsrl.sweeps.job import Job, JobEnd, JobProcess
@@ -85,19 +85,30 @@ def train_seeds(
             for seed in seeds:
                 if seed in pool:
                     _show(table, group, seed, is_final=False)
-    runs = {seed: RunFolder(group.run_dir(seed)).run_result() for seed in seeds}
+    folders = {seed: RunFolder(group.run_dir(seed)) for seed in _all_seeds(group)}
+    runs = {seed: folder.run_result() for seed, folder in folders.items() if seed in seeds or folder.has_result()}
     return GroupResult(group.folder, runs, scores)
 
 
 def default_folder(config: Config, seeds: Sequence[int]) -> Path:
     planned = RunFolder.planned(config).path.name.partition("-seed")[0]
     named = shown_seeds(seeds).replace("..", "-").replace(",", "-")[:40]
-    return Path("runs") / f"{planned}-seeds{named}-{time.strftime('%Y%m%d-%H%M%S')}"
+    # Without the time, so that the same command finds what it began.
+    return Path("runs") / f"{planned}-seeds{named}"
 
 
 def _note(group: Group) -> None:
     """Which seeds belong together, for those who read the folder."""
-    RunFolder(group.folder).save_json(group.folder / GROUP_FILE, {"seeds": list(group.seeds)})
+    RunFolder(group.folder).save_json(group.folder / GROUP_FILE, {"seeds": _all_seeds(group)})
+
+
+def _all_seeds(group: Group) -> list[int]:
+    """Those of the folder before, and the group's own."""
+    try:
+        before = [int(seed) for seed in dict(read_document(group.folder / GROUP_FILE))["seeds"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        before = []
+    return [*before, *(seed for seed in group.seeds if seed not in before)]
 
 
 def _take(group: Group, seed: int, end: JobEnd, scores: dict[int, float]) -> None:

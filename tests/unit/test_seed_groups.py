@@ -13,7 +13,7 @@ import htsrl
 from htsrl.config import Config, Experiment, Placement, with_seed
 from htsrl.errors import HtsrlError
 from htsrl.statistics.intervals import mean_interval
-from htsrl.sweeps.group import Group, train_seeds
+from htsrl.sweeps.group import Group, default_folder, train_seeds
 from htsrl.sweeps.job import Job, JobEnd
 from htsrl.sweeps.pool import Budget
 
@@ -40,6 +40,17 @@ def test_the_summary_is_students_interval_over_seeds(tmp_path: Path) -> None:
     result = train_seeds(Group(Job(CONFIG), (1, 2, 3), tmp_path), 2, 2, launch=launcher(0))
     assert result.interval == mean_interval([1.0, 1.0, 1.0])  # what pretended runs say
     assert sorted(result.runs) == [1, 2, 3]
+
+
+def test_further_seeds_in_the_same_folder_join_those_before(tmp_path: Path) -> None:
+    for seeds in ((1, 2), (3,)):
+        result = train_seeds(Group(Job(CONFIG), seeds, tmp_path), 2, 2, launch=launcher(0))
+    assert sorted(result.runs) == [1, 2, 3]
+    assert json.loads((tmp_path / "group.json").read_text()) == {"seeds": [1, 2, 3]}
+
+
+def test_the_default_folder_of_a_group_is_the_same_for_the_same_command() -> None:
+    assert default_folder(CONFIG, (1, 2, 3)).name.endswith("-seeds1-3")
 
 
 def test_a_seed_that_fails_ends_the_others_in_order(tmp_path: Path) -> None:
