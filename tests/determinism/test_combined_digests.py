@@ -41,7 +41,7 @@ def oracle_of(name: str, num_updates: int, schedule: Schedule) -> Outcome:
 
 
 @pytest.mark.parametrize("worker_layout", CREWS, ids=by_name)
-@pytest.mark.parametrize("schedule", ["hts", "sync"])
+@pytest.mark.parametrize("schedule", ["hts", pytest.param("sync", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_number_of_executors_and_actors_does_not_change_the_digest(
     name: str, schedule: Schedule, worker_layout: dict[str, Any]
@@ -91,7 +91,7 @@ def assert_resumes_from(barrier: int, run_dir: Path, folder: Path, **settings: A
     assert_same_run(Outcome.read(copy), Outcome.read(run_dir))
 
 
-@pytest.mark.parametrize("barrier", [1, 4, NUM_UPDATES - 1])
+@pytest.mark.parametrize("barrier", [4, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, NUM_UPDATES - 1))])
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_a_run_resumed_from_a_barrier_ends_with_the_same_bits(
     tmp_path: Path, whole_run: Callable[[str, int], Path], name: str, barrier: int

@@ -13,7 +13,6 @@ from small_experiments import EXPERIMENTS, NUM_ENVS, oracle, small_experiment
 from htsrl.digest import first_difference
 
 Synchronous = Literal["sync", "lockstep"]
-SCHEDULES: tuple[Literal["hts", "sync"], ...] = ("hts", "sync")
 INLINE_CREWS = [(1, 1), (2, 0), (4, 2), (NUM_ENVS, 4)]
 """Executors and actors; the oracle itself is (1, 0)."""
 
@@ -74,7 +73,7 @@ def assert_like_the_oracle(chosen: Processes) -> None:
 
 
 @pytest.mark.parametrize(("num_executors", "num_actors"), INLINE_CREWS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ["hts", pytest.param("sync", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_number_of_executors_and_actors_does_not_change_the_digest(
     name: str, schedule: Literal["hts", "sync"], num_executors: int, num_actors: int

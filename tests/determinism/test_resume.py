@@ -22,7 +22,7 @@ from htsrl.runs.lock import RunLock
 from htsrl.runs.recorder import Recorder
 
 NUM_BARRIERS = 50
-SAMPLED_BARRIERS = (1, 2, 7, 49)
+SAMPLED_BARRIERS = (2, 49)
 NUM_ENVS = 4
 
 

@@ -95,7 +95,7 @@ def links_with_a_successor(
     return company.links if successor.has_come else None
 
 
-@pytest.mark.parametrize("verify_storages", [False, True], ids=["", "poisoned"])
+@pytest.mark.parametrize("verify_storages", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "poisoned"])
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", SHORT)
 def test_an_answer_under_way_when_the_executor_is_replaced_is_not_taken_for_one_to_the_new(

@@ -153,7 +153,7 @@ def test_what_is_written_down_is_what_the_actors_wrote(monkeypatch: pytest.Monke
     assert asked_for > NUM_UPDATES * NUM_ENVS
 
 
-@pytest.mark.parametrize("queue_length", [2, 4])
+@pytest.mark.parametrize("queue_length", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_replay_gives_the_same_digest_in_any_order_of_turns(seed: int, queue_length: int, tmp_path: Path) -> None:
     recorded = Crew(experiment(queue_length))
