@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from small_experiments import NUM_ENVS, oracle, small_experiment
 from torch import Tensor, nn
 
-from htsrl import ConfigError, Network
+from htsrl import Config, ConfigError, Network, Placement
 from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.numerics import single_threaded
+from htsrl.placements.survey import draw_blueprint
 from htsrl.policies.encoders import Encoder
 from htsrl.policies.policy import Observations, Policy, build_policy
 from htsrl.policies.reference_probe import MAX_SIZES, MIN_ROWS, example_inputs, find_reference_shape
@@ -200,6 +201,8 @@ def test_every_ready_row_has_its_place_in_the_batch(cells_by_env: dict[int, int]
 def test_padding_and_pinning_give_the_bits_of_the_shape_that_was_found(
     name: str, shape: ReferenceShape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "cartpole_a2c" and draw_blueprint(Config(small_experiment(name), Placement("inline"))).light is None:
+        pytest.skip("on this processor NumPy agrees with itself in no sizes, and actors use torch")
     expected = oracle(name)
     monkeypatch.setattr("htsrl.policies.reference_probe.find_reference_shape", lambda *_: shape)
     assert_same_run(run(small_experiment(name), num_executors=2, num_actors=4), expected)
