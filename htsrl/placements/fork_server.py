@@ -246,8 +246,8 @@ def _adopting() -> Iterator[None]:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def serve(socket_fd: int, computes: bool) -> list[str]:
-    """Fork a worker for every order; returns in the workers alone, with their arguments."""
+def serve(socket_fd: int, computes: bool) -> None:
+    """Fork a worker for every order; returns in the workers alone, as if they had been started with their arguments."""
     die_with_parent(int(sys.argv[1]))
     name_this_process("fork server")
     if computes:
@@ -267,7 +267,8 @@ def serve(socket_fd: int, computes: bool) -> list[str]:
         answer = _fork_twice()
         if answer is None:
             connection.close()
-            return _become_a_worker(fds)
+            _become_a_worker(fds)
+            return
         for fd in fds:
             os.close(fd)
         connection.sendall(ANSWER.pack(answer))
@@ -317,7 +318,7 @@ def _fork_and_leave(write_fd: int) -> None:
     os.close(write_fd)
 
 
-def _become_a_worker(fds: Sequence[int]) -> list[str]:
+def _become_a_worker(fds: Sequence[int]) -> None:
     """Take over what a child of the supervisor would have inherited."""
     content, here, *inherited = fds
     with open(content, "rb") as file:
@@ -328,13 +329,12 @@ def _become_a_worker(fds: Sequence[int]) -> list[str]:
     _place(inherited, [0, 1, 2, *order.fds])
     os.environ.clear()
     os.environ.update(order.environment)
-    sys.path[:] = order.path
+    sys.path[:], sys.argv[1:] = order.path, order.arguments
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(line_buffering=True)  # the server's went nowhere
     np.random.seed()  # or all workers would draw the same from the global generator
     show_warnings_once()
     read_orders()
-    return list(order.arguments)
 
 
 def _place(fds: Sequence[int], numbers: Sequence[int]) -> None:

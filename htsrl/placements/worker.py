@@ -63,10 +63,10 @@ class WorkerContext:
 
 
 def main() -> None:
+    if FLAG in sys.argv:
+        serve(socket_fd=int(sys.argv[3]), computes="--computes" in sys.argv)
     arguments = sys.argv[1:]
-    if FLAG in arguments:
-        arguments = serve(socket_fd=int(arguments[2]), computes="--computes" in arguments)
-    name_this_process("spare" if SPARE in arguments else "worker")
+    name_this_process("new spare" if SPARE in arguments else "worker")
     try:
         equipment: Equipment = cloudpickle.load(sys.stdin.buffer)
     except EOFError:  # the parent died before it could say anything
@@ -78,6 +78,7 @@ def main() -> None:
     prebuilt_envs: PrebuiltEnvs = []
     if SPARE in arguments:
         prebuilt_envs = prepare(equipment.blueprint_fd, report_writer)
+        name_this_process("spare")
     try:
         assignment: Assignment = cloudpickle.load(sys.stdin.buffer)
     except EOFError:  # a spare that was not needed

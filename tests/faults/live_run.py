@@ -120,7 +120,7 @@ class LiveRun:
 
 def is_worker(process: psutil.Process) -> bool:
     try:
-        return process.name() not in ("spare", "fork server")
+        return process.name() not in ("new spare", "spare", "fork server")
     except psutil.Error:  # it died just now
         return False
 
