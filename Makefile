@@ -12,7 +12,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 .DEFAULT_GOAL := help
 .PHONY: help install demo browser football football-packages football-wheel model model-packages test test-slow \
 	test-football check bench-sleeping bench-learning bench-lag bench-atari-step bench-costs bench-keeping bench-recurrent \
-	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism bench-dashboard report chaos \
+	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism bench-dashboard bench-watching report chaos \
 	reference docs clean
 
 help: ## show this list
@@ -102,7 +102,7 @@ bench-keeping: install ## what checkpoints and the spare process cost Pong, and 
 bench-recurrent: install ## what a recurrent core costs, on CartPole and Pong
 	$(BIN)/htsrl bench recurrent
 
-bench-peers: install ## the same work in Stable-Baselines3, CleanRL style, Sample Factory, TorchRL and RLlib
+bench-peers: install ## the same work in Stable-Baselines3, CleanRL style, Sample Factory, TorchRL, RLlib and PufferLib
 	$(BIN)/htsrl bench peers
 
 bench-sleeping: install ## HTS against lockstep with environments that sleep, and Claim 1's bound
@@ -128,6 +128,9 @@ bench-variance: install ## the paper's figures and headline with environments th
 
 bench-dashboard: install browser ## how quick the dashboard is with 100 runs of a million points (5 minutes, 0.5 GB)
 	$(BIN)/htsrl bench dashboard
+
+bench-watching: install browser ## what console, timeline, dashboard and evaluation cost a run (10 minutes)
+	$(BIN)/htsrl bench watching
 
 bench-determinism: install ## what reference shapes and the digest cost (15 minutes)
 	$(BIN)/htsrl bench determinism

@@ -3,7 +3,7 @@
     htsrl train MiniGrid-DoorKey-5x5-v0 --observer examples.success_log:SuccessLog
 
 Episodes go to `episodes.csv` in the run's folder. Where the environment tells `is_success`, the run is asked to end as
-soon as 95 of the last 100 episodes were one; `htsrl resume` goes on from there.
+soon as 95 of the last 100 episodes were one; `htsrl resume` continues from there.
 """
 
 from __future__ import annotations

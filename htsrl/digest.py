@@ -65,7 +65,7 @@ def hash_batch(fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
     cells = np.array(
         [[xxhash.xxh3_64_intdigest(part) for part in _bytes_by_env(array, num_envs)] for array in fields.values()],
         dtype=np.uint64,
-    )
+    ).reshape(len(fields), num_envs)
     return BatchHash(
         tensors={name: _short(cells[i]) for i, name in enumerate(fields)},
         envs="".join(_short(np.ascontiguousarray(cells[:, env])) for env in range(num_envs)),
@@ -75,7 +75,7 @@ def hash_batch(fields: Mapping[str, NDArray[Any]], num_envs: int) -> BatchHash:
 
 @dataclass(frozen=True)
 class VersionState:
-    """All that a run goes on from after an update, beside its environments."""
+    """All that a run would be resumed from after an update, beside its environments."""
 
     parameters: Sequence[NDArray[Any]]
     """All that acting with the version depends on, running statistics included."""
@@ -177,6 +177,8 @@ def what_differs(a: Link, b: Link) -> str:
 
 def _bytes_by_env(array_TB: NDArray[Any], num_envs: int) -> NDArray[np.uint8]:
     """A row of bytes for each environment, whose columns are neighbours."""
+    if not num_envs:  # a run that learns from a dataset
+        return np.empty((0, 0), np.uint8)
     return np.ascontiguousarray(array_TB.swapaxes(0, 1)).reshape(num_envs, -1).view(np.uint8)
 
 

@@ -5,7 +5,7 @@ class HtsrlError(Exception):
     """Any failure that htsrl understands and explains."""
 
     details_were_shown = False
-    """Whether what follows the first line was printed before, when the same was still forgiven."""
+    """Whether what follows the first line was printed before, when the same was still tolerated."""
 
 
 class ConfigError(HtsrlError):
@@ -14,6 +14,11 @@ class ConfigError(HtsrlError):
 
 class UntrustedFolder(ConfigError):
     """A file that htsrl did not write for this user names code to run; nothing of it was imported."""
+
+
+class DatasetError(ConfigError):
+    """A dataset is missing, cut, altered, of other shapes than it says, or holds what nothing can be learned from;
+    nothing of it was used."""
 
 
 class EnvironmentFailure(HtsrlError):

@@ -33,6 +33,8 @@ class Fingerprint:
     """Version of every installed package behind the environment, and a policy or an algorithm of the user's own."""
     own_modules: Hashes | None = None
     """Hash of the source of every module behind them that is part of no installed package."""
+    bfloat16: str | None = None
+    """Instructions for it, and the hash of a short computation in it; None where a run has none."""
 
     @classmethod
     def from_document(cls, document: Any) -> Fingerprint:
@@ -42,7 +44,9 @@ class Fingerprint:
             value = getattr(made, field.name)
             if field.name in BY_NAME and value is not None and not isinstance(value, dict):
                 raise ValueError(f"{field.name} is {value!r}, not an object")
-            texts = [value] if field.name not in BY_NAME else (value or {}).values()
+            texts = (value or {}).values() if field.name in BY_NAME else [value]
+            if field.name == "bfloat16" and value is None:
+                continue
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError(f"{field.name} is {value!r}, not text")
         return made
@@ -50,7 +54,7 @@ class Fingerprint:
     def differences(self, other: Fingerprint) -> list[str]:
         """In words, mine before theirs."""
         names = [field.name for field in fields(self) if field.name not in BY_NAME]
-        mine, theirs = ({name: getattr(of, name) for name in names} for of in (self, other))
+        mine, theirs = ({name: x for name in names if (x := getattr(of, name)) is not None} for of in (self, other))
         return [
             *_lines(mine, theirs),
             *_code_lines(self.code, other.code),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from htsrl.fingerprint import Fingerprint
 from htsrl.source_hashes import code_hashes
@@ -40,28 +40,40 @@ def prepare_process() -> None:
 
 
 def use_one_thread() -> None:
-    """One torch thread and deterministic kernels from here on.
+    """One torch thread, deterministic kernels and all bits of float32 from here on.
 
     The last bits of a sum depend on how many threads share it; parallelism comes from processes instead.
     """
-    import torch
-
-    torch.set_num_threads(1)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # The same as use_deterministic_algorithms(True), which would also import torch's compiler: a second at every start.
-    torch.set_deterministic_debug_mode("error")
+    _set_torch(OURS)
 
 
-TorchSettings = tuple[int, int, str]
-"""Threads, deterministic mode and default type."""
-OURS: TorchSettings = (1, 2, "torch.float32")  # the mode is "error"
+class TorchSettings(NamedTuple):
+    """What changes the bits of torch's results on the CPU, or whether there are any, and code may set at any time."""
+
+    threads: int
+    deterministic_mode: int
+    """2 is "error". Set so, and not by use_deterministic_algorithms(True), which would also import torch's compiler: a
+    second at every start."""
+    default_type: str
+    products: str
+    """How products of float32 are rounded: `torch.set_float32_matmul_precision` makes it bf16."""
+    convolutions: str
+    recurrences: str
+    uses_onednn: bool
+    records_gradients: bool
+    casts_by_itself: bool
+
+
+OURS = TorchSettings(1, 2, "torch.float32", "ieee", "ieee", "ieee", True, True, False)
+ONEDNN = "mkldnn"  # as torch calls it
 
 
 class OwnNumerics:
-    """A context in which we compute with one thread, deterministic kernels and float32, whatever an environment or a
-    module of the user's set in this process, for torch or for NumPy; outside, they find what they set.
+    """A context in which we compute with one thread, deterministic kernels and all bits of float32, whatever an
+    environment or a module of the user's set in this process, for torch or for NumPy; outside, they find what they set.
 
-    Where nobody set anything, as almost always, it is a look at five numbers.
+    Where nobody set anything, as almost always, it is a look at a dozen values.
     """
 
     def __init__(self, uses_torch: bool = True) -> None:
@@ -97,16 +109,38 @@ class OwnNumerics:
 def _torch_settings() -> TorchSettings:
     import torch
 
-    return torch.get_num_threads(), torch.get_deterministic_debug_mode(), str(torch.get_default_dtype())
+    # Not torch.get_float32_matmul_precision(), which raises where it was set by operation.
+    asked = torch._C._get_fp32_precision_getter
+    return TorchSettings(
+        torch.get_num_threads(),
+        torch.get_deterministic_debug_mode(),
+        str(torch.get_default_dtype()),
+        _rounding(asked(ONEDNN, "matmul")),
+        _rounding(asked(ONEDNN, "conv")),
+        _rounding(asked(ONEDNN, "rnn")),
+        torch._C._get_mkldnn_enabled(),
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu"),
+    )
+
+
+def _rounding(asked: str) -> str:
+    return "ieee" if asked == "none" else asked
 
 
 def _set_torch(settings: TorchSettings) -> None:
     import torch
 
-    threads, deterministic_mode, default_type = settings
-    torch.set_num_threads(threads)
-    torch.set_deterministic_debug_mode(deterministic_mode)
-    torch.set_default_dtype(getattr(torch, default_type.removeprefix("torch.")))
+    torch.set_num_threads(settings.threads)
+    torch.set_deterministic_debug_mode(settings.deterministic_mode)
+    torch.set_default_dtype(getattr(torch, settings.default_type.removeprefix("torch.")))
+    roundings = {"matmul": settings.products, "conv": settings.convolutions, "rnn": settings.recurrences}
+    for operation, rounding in roundings.items():
+        if _rounding(torch._C._get_fp32_precision_getter(ONEDNN, operation)) != rounding:
+            torch._C._set_fp32_precision_setter(ONEDNN, operation, rounding)
+    torch._C._set_mkldnn_enabled(settings.uses_onednn)
+    torch.set_grad_enabled(settings.records_gradients)
+    torch.set_autocast_enabled("cpu", settings.casts_by_itself)
 
 
 def _flushes_denormals() -> bool:
@@ -117,21 +151,19 @@ def _flushes_denormals() -> bool:
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """The same inside, for NumPy's matrix products too, and the caller's settings again outside."""
-    import torch
     from threadpoolctl import threadpool_limits
 
-    threads, deterministic_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    before = _torch_settings()
     use_one_thread()
     try:
         with threadpool_limits(1, user_api="blas"):  # workers are started with `ONE_THREAD`
             yield
     finally:
-        torch.set_num_threads(threads)
-        torch.set_deterministic_debug_mode(deterministic_mode)
+        _set_torch(before)
 
 
-def take_fingerprint(device: str) -> Fingerprint:
-    """Of this process, without what is behind the environment."""
+def take_fingerprint(device: str, in_half: bool = False) -> Fingerprint:
+    """Of this process, without what is behind the environment; `in_half`: for a run that computes in bfloat16."""
     import torch
 
     import htsrl
@@ -148,6 +180,7 @@ def take_fingerprint(device: str) -> Fingerprint:
         mkl_mode=os.environ.get("MKL_CBWR", ""),
         computation=_computation_hash(device),
         code=code_hashes(),
+        bfloat16=_half_computation() if in_half else None,
     )
 
 
@@ -182,6 +215,38 @@ def _computation_hash(device: str) -> str:
     return hasher.hexdigest()
 
 
+def bfloat16_instructions() -> str | None:
+    """Those that this CPU multiplies in bfloat16 with; without them bfloat16 takes longer than float32."""
+    import torch
+
+    has = torch.cpu.get_capabilities()
+    return next((name for name in ("amx_bf16", "avx512_bf16") if has.get(name, False)), None)
+
+
+def _half_computation() -> str:
+    """The instructions for bfloat16, and the hash of convolutions and products in it, with their gradients."""
+    import torch
+    import xxhash
+
+    def numbers(*shape: int) -> torch.Tensor:
+        made = torch.sin(torch.arange(1.0, torch.Size(shape).numel() + 1)).view(shape).to(torch.bfloat16)
+        order = torch.channels_last if len(shape) == 4 else torch.contiguous_format
+        return made.contiguous(memory_format=order).requires_grad_()
+
+    hasher = xxhash.xxh3_64()
+    with single_threaded():
+        for channels, size, stride in ((4, 8, 4), (32, 4, 2), (64, 3, 1)):
+            x, weight = numbers(4, channels, 20, 20), numbers(64, channels, size, size)
+            made = torch.nn.functional.conv2d(x, weight, stride=stride).relu().flatten(1)
+            matrix = numbers(64, made.shape[1])
+            products = torch.nn.functional.linear(made, matrix)
+            torch.autograd.backward(products.square().sum())
+            for part in (made, products, x.grad, weight.grad, matrix.grad):
+                assert part is not None
+                hasher.update(part.detach().contiguous().view(torch.int16).numpy().tobytes())
+    return f"{bfloat16_instructions() or 'no instructions'}, {hasher.hexdigest()}"
+
+
 @cache
 def computes_like_a_new_process() -> bool:
     """Whether matrix products have the bits here that they have in worker processes.
@@ -201,9 +266,9 @@ def warn_if_torch_was_used_before() -> None:
         )
 
 
-def fingerprint_of_a_new_process(device: str) -> Fingerprint:
+def fingerprint_of_a_new_process(device: str, in_half: bool = False) -> Fingerprint:
     """What a worker's would be, whatever has happened in this process."""
-    return Fingerprint(**_asked_in_a_new_process(device)["fingerprint"])
+    return Fingerprint(**_asked_in_a_new_process(device, in_half)["fingerprint"])
 
 
 def _products_hash() -> str:
@@ -222,8 +287,8 @@ def _products_hash() -> str:
 
 
 @cache
-def _asked_in_a_new_process(device: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "htsrl.numerics", device]
+def _asked_in_a_new_process(device: str, in_half: bool = False) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "htsrl.numerics", device, *(["in half"] if in_half else [])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return json.loads(answer.stdout)  # type: ignore[no-any-return]
@@ -231,4 +296,8 @@ def _asked_in_a_new_process(device: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     prepare_process()
-    print(json.dumps({"fingerprint": asdict(take_fingerprint(sys.argv[1])), "products": _products_hash()}))
+    print(
+        json.dumps(
+            {"fingerprint": asdict(take_fingerprint(sys.argv[1], len(sys.argv) > 2)), "products": _products_hash()}
+        )
+    )

@@ -12,8 +12,8 @@ CANNOT_CHANGE_BITS = (
     "checkpoint/snapshots.py",
     "cli",
     "config/command_line.py",
-    "config/presets.py",
     "dashboard",
+    "datasets/random_policy.py",
     "envs/check",
     "envs/looked_at.py",
     "envs/rendering.py",
@@ -41,13 +41,16 @@ CANNOT_CHANGE_BITS = (
     "metrics/trackers.py",
     "observers",
     "placements/instruments.py",
+    "planning",
     "processes/interrupts.py",
+    "processes/liveness.py",
     "processes/parent_death.py",
     "processes/process_name.py",
     "processes/warnings_once.py",
     "replay",
     "runs/beside_training.py",
     "reports",
+    "runs/collect.py",
     "runs/comparison.py",
     "runs/evaluations.py",
     "runs/evaluator.py",
@@ -64,13 +67,15 @@ CANNOT_CHANGE_BITS = (
     "runs/signatures.py",
     "runs/trained_policy.py",
     "runs/trust.py",
+    "stderr.py",
     "timeline",
     "video",
     "statistics",
     "sweeps",
 )
-"""Files and folders of the package that only ask, show, write or look on; all others count. What they decide about an
-experiment, as presets do, is among its settings."""
+"""Files and folders of the package that only ask, show, write or look on; all others count."""
+PRESETS = ("preset.py", "presets.py", "shared_presets.py")
+"""Wherever they are, and whichever algorithm's: what they decide about an experiment is among its settings."""
 
 
 def code_hashes(package: Path = Path(__file__).parent) -> dict[str, str]:
@@ -91,4 +96,4 @@ def source_hash(path: Path) -> str:
 
 
 def _is_left_out(place: Path) -> bool:
-    return any(part.as_posix() in CANNOT_CHANGE_BITS for part in (place, *place.parents))
+    return place.name in PRESETS or any(part.as_posix() in CANNOT_CHANGE_BITS for part in (place, *place.parents))

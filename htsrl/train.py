@@ -12,6 +12,7 @@ from htsrl.config.check import check
 from htsrl.config.file import differences, with_settings
 from htsrl.config.fit import choices
 from htsrl.dataflow.shared_arrays import SharedArrays
+from htsrl.envs.lanes.look import warn_unless_lane_repeats
 from htsrl.envs.looked_at import identity_of
 from htsrl.envs.make import is_of_a_family
 from htsrl.envs.repeats import warn_unless_it_repeats
@@ -25,6 +26,7 @@ from htsrl.observers.observer import Observer
 from htsrl.policies.choice import choices_for
 from htsrl.processes.current_folder import current_folder_kept
 from htsrl.processes.warnings_once import warnings_once
+from htsrl.runs.data_source import with_dataset
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.recorded_schedule import with_recorded_schedule
@@ -32,6 +34,7 @@ from htsrl.runs.recorder import Standing
 from htsrl.runs.resume import Changes, resume_watched
 from htsrl.runs.run import run_to_end
 from htsrl.runs.start import fingerprint_for, has_begun, initialise, survey
+from htsrl.runs.trust import Vouched
 from htsrl.runs.warm_start import as_begun, beginning_of, read_source, with_source
 
 
@@ -58,20 +61,31 @@ def train(
 
 def train_watched(asked: Config, watching: Watching) -> RunResult:
     """The same for those who have more to tell the observers when the run is over."""
+    if asked.placement.auto_tune:
+        from htsrl.planning.tune import train_tuned
+
+        return train_tuned(asked, watching, train_watched)
     checked = check(asked)
     check_sinks(checked.placement.sinks)
     source = read_source(checked.experiment)
-    config = with_recorded_schedule(with_source(checked, source))
+    config = with_dataset(with_recorded_schedule(with_source(checked, source)))
     folder = RunFolder.planned(config)
     for line in choices(asked.experiment, config.experiment):
         warn_on_stderr(line)
     with current_folder_kept(), single_threaded(), warnings_once():
         blueprint = survey(config, folder, watching.is_watched)
-        for line in choices_for(blueprint.interface.observations, config.experiment.network):
-            warn_on_stderr(f"chosen    {line}")
+        if config.experiment.network.precision == "auto":
+            config = replace(config, experiment=blueprint.experiment)
+            warn_on_stderr(f"chosen    --precision {config.experiment.network.precision}")
+        if blueprint.collector is None:
+            for line in choices_for(blueprint.interface.observations, config.experiment.network):
+                warn_on_stderr(f"chosen    {line}")
         block = SharedArrays(blueprint.block_specs())
         try:
-            if config.placement.check_env and not is_of_a_family(config.experiment.env):
+            has_envs = blueprint.collector is None and config.experiment.source is None
+            if config.placement.check_env and blueprint.lane:
+                warn_unless_lane_repeats(config.experiment)
+            elif has_envs and config.placement.check_env and not is_of_a_family(config.experiment.env):
                 experiment = config.experiment
                 identity = identity_of(experiment.env, experiment.env_args, blueprint.origins)
                 warn_unless_it_repeats(blueprint.make_env, identity)
@@ -95,8 +109,9 @@ def resume_or_start(config: Config, watching: Watching | None = None) -> RunResu
     if not has_begun(path):
         return train_watched(config, watching)
     folder, config = RunFolder.existing(path), check(config)
-    config = replace(config, experiment=as_begun(config.experiment, folder))
+    config = with_dataset(replace(config, experiment=as_begun(config.experiment, folder)))
     env = None if isinstance(config.experiment.env, str) else config.experiment.env
+    config = _with_precision_of(folder, env, config)
     # What the folder names is compared, not imported: it may be somebody else's.
     changed = list(differences(experiment_document(folder.load_config(env)), experiment_document(config)))
     if changed:
@@ -107,4 +122,14 @@ def resume_or_start(config: Config, watching: Watching | None = None) -> RunResu
         )
     if folder.is_complete():
         return folder.run_result()
-    return resume_watched(folder, Changes(placement=config.placement, env=env), watching)
+    changes = Changes(placement=config.placement, env=env, vouched=Vouched(placement=True))
+    return resume_watched(folder, changes, watching)
+
+
+def _with_precision_of(folder: RunFolder, env: EnvFactory | None, config: Config) -> Config:
+    """`auto` is what it was when the run began."""
+    network = config.experiment.network
+    if network.precision != "auto":
+        return config
+    begun = folder.load_config(env).experiment.network.precision
+    return replace(config, experiment=replace(config.experiment, network=replace(network, precision=begun)))

@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from htsrl.config import A2C, Config, Experiment, Placement
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Config, Experiment, Placement
 from htsrl.config.file import to_json
 from htsrl.config.presets import preset
 from htsrl.digest import first_difference, read_links

@@ -22,11 +22,14 @@ from htsrl.runs.folder import RunFolder
 from htsrl.spaces import Interface
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
+from htsrl_bench.peers.frameworks import WIDEST
+from htsrl_bench.peers.work import WORK as PEERS_WORK
 from htsrl_bench.record import Table
+from htsrl_bench.works import IN_HALF
 
 PARTS = ("simulator", "inference", "learning")
 CHECKED_STEPS = 5_000
-WORK: Mapping[str, Experiment] = {
+STANDARD: dict[str, Experiment] = {
     "pong-a2c": replace(preset("ALE/Pong-v5", "a2c"), total_steps=24_000),
     "pong-ppo": replace(preset("ALE/Pong-v5", "ppo"), total_steps=16_384),
     "breakout-a2c": replace(preset("ALE/Breakout-v5", "a2c"), total_steps=24_000),
@@ -40,6 +43,14 @@ WORK: Mapping[str, Experiment] = {
     "halfcheetah-ppo": replace(preset("HalfCheetah-v5"), total_steps=49_152),
     "cartpole-ppo": replace(Experiment("CartPole-v1"), total_steps=98_304),
 }
+WORK: Mapping[str, Experiment] = (
+    STANDARD
+    | {
+        name + IN_HALF: replace(STANDARD[name], network=replace(STANDARD[name].network, precision="bfloat16"))
+        for name in ("pong-a2c", "pong-ppo", "breakout-a2c", "breakout-ppo")
+    }
+    | {WIDEST: replace(PEERS_WORK[WIDEST], schedule="hts", total_steps=8 * 262_144)}
+)
 """What is measured, by name; a few updates of each."""
 
 
@@ -91,7 +102,7 @@ def summary(names: Sequence[str], measured: Sequence[Costs]) -> dict[str, Any]:
             "overhead": middle.overhead,
             "overhead_share": _share(middle),
             "overhead_share_range": [_share(costs[0]), _share(costs[-1])],
-            "checks": checks_of(WORK[name]),
+            "checks": checks_of(WORK[name]) if WORK[name].lanes is None else None,
         }
     return document
 
@@ -103,9 +114,9 @@ def table(document: Mapping[str, Any]) -> Table:
         rows.append(
             [
                 name,
-                *(f"{costs[part]:,.0f}" for part in (*PARTS, "overhead", "total")),
+                *(_shown(costs[part]) for part in (*PARTS, "overhead", "total")),
                 f"{costs['overhead_share']:.1%} ({low:.1%} to {high:.1%})",
-                f"{costs['checks'] / costs['total']:.2%}",
+                "" if costs["checks"] is None else f"{costs['checks'] / costs['total']:.2%}",
                 f"{costs['keeping'] / costs['total']:.2%}",
                 f"{costs['steps_per_second']:,.0f}",
             ]
@@ -130,6 +141,10 @@ def table(document: Mapping[str, Any]) -> Table:
             "which environments come back when their process dies; it is a part of the overhead.",
         ],
     )
+
+
+def _shown(microseconds: float) -> str:
+    return f"{microseconds:,.0f}" if microseconds >= 10 else f"{microseconds:.2f}"
 
 
 def checks_of(experiment: Experiment) -> float:

@@ -79,7 +79,7 @@ def measure(bench: DashboardBench) -> Seconds:
         make_runs(Path(folder), bench)
         for repetition in range(bench.repetitions):
             announcer.begin(f"repetition {repetition + 1}")
-            with _server(Path(folder)) as address:
+            with serving(Path(folder)) as (address, _):
                 for name, value in _look(browser, address, bench.num_runs):
                     seconds.setdefault(name, []).append(value)
             announcer.end(", ".join(f"{name} {values[-1]:.3f} s" for name, values in seconds.items()))
@@ -114,12 +114,13 @@ def _write_metrics(file: Path, points: int, seed: int) -> None:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[str]:
+def serving(folder: Path) -> Iterator[tuple[str, int]]:
+    """The dashboard of a folder: its address, and the pid of its server."""
     command = [sys.executable, "-m", "htsrl", "dashboard", str(folder), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().split()[1]
+            yield process.stdout.readline().split()[1], process.pid
         finally:
             process.terminate()
 

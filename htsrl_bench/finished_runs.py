@@ -74,7 +74,7 @@ class FinishedRuns:
         try:
             write_whole(path, json.dumps({"made_with": _conditions(config), "run": asdict(run)}))
         except OSError as error:
-            print(f"{path} could not be kept ({error}); the benchmark goes on without", file=sys.stderr)
+            print(f"{path} could not be kept ({error}); the benchmark continues without", file=sys.stderr)
         else:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from htsrl.statistics.intervals import mean_interval
+from htsrl_bench.suite_verdict import range_words
 
 Highlight = tuple[str, str]
 """What was measured, and what came of it."""
@@ -74,8 +75,19 @@ def _determinism(_: str, summary: Summary) -> Iterator[Highlight]:
         yield f"{work}: cost of determinism (lowest to highest)", f"{of['cost']:.1%} ({low:.1%} to {high:.1%})"
 
 
+def of_cpu_time(of: Summary) -> str:
+    """A peer's CPU time for a step over htsrl's, of the peer that needs least."""
+    cpu = {name: times["median"] for name, times in of["cpu_microseconds"].items()}
+    peer = min((name for name in cpu if not name.startswith("htsrl")), key=lambda name: cpu[name])
+    ours = cpu["htsrl"]
+    return f"{cpu[peer] / ours:.2f}x {peer} in steps for a core-second ({1e6 / ours:,.0f}), on a busy machine"
+
+
 def _peers(_: str, summary: Summary) -> Iterator[Highlight]:
     for work, of in summary["work"].items():
+        if summary.get("busy"):
+            yield f"{work}, htsrl against the fastest peer", of_cpu_time(of)
+            continue
         ours = f"{of['htsrl']['median']:,.0f} steps/s"
         if of["fastest"] is None:
             yield f"{work}, htsrl", f"{ours}; no peer ran"
@@ -178,8 +190,73 @@ def _dashboard(_: str, summary: Summary) -> Iterator[Highlight]:
     yield "dashboard of 100 runs of a million points", f"first paint {first:.1f} s; {num_met} of {len(goals)} goals met"
 
 
-def _system(_: str, summary: Summary) -> Iterator[Highlight]:
-    """A system of one's own says itself what its record comes down to."""
+def _watching(work: str, summary: Summary) -> Iterator[Highlight]:
+    shares = ", ".join(
+        f"{side} {of['of_off']['median']:.1%} ({of['of_off']['lowest']:.1%} to {of['of_off']['highest']:.1%})"
+        for side, of in summary.items()
+        if side not in ("off", "digest")
+    )
+    yield f"{work}: steps/s of a run that is watched, over those of one that shows nothing", shares
+
+
+def _timeline(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary.items():
+        spread = "{lowest:.3f} to {highest:.3f}".format(**of["ratio"])
+        yield (
+            f"{work}: CPU time of a step with a timeline, over that without",
+            f"{of['ratio']['median']:.3f} ({spread})",
+        )
+
+
+def _suite(name: str, summary: Summary) -> Iterator[Highlight]:
+    for of in summary["aggregates"]:
+        if of["way"] == "sync":
+            continue
+        iqm = f"IQM {of['iqm']:.3f} ({range_words(of['iqm_low'], of['iqm_high'])})"
+        yield (
+            f"suite {name}, {len(summary['tasks'])} tasks: {of['way']}, where 1 is what sync has in the end",
+            f"{iqm}; lower on {', '.join(of['worse']) or 'none'}, higher on {', '.join(of['better']) or 'none'}",
+        )
+
+
+def _sync_rules(_: str, summary: Summary) -> Iterator[Highlight]:
+    differences = summary["accuracy_less_every_update"]
+    named = [name for name in differences if ":" not in name and name != "every update"]  # others are controls
+    shown = ", ".join(f"{name} {differences[name]['mean']:+.2%}" for name in named)
+    yield "sync rules on a classifier of digits: accuracy less that of averaging after every update", shown
+
+
+def _waiting(law: str, summary: Summary) -> Iterator[Highlight]:
+    speeds = {name: of["steps_per_second"]["median"] for name, of in summary["schedules"].items()}
+    yield (
+        f"environments that wait, {law} steps: steps/s, and hts over Claim 1's bound",
+        f"{', '.join(f'{name} {speed:,.0f}' for name, speed in speeds.items())}; {summary['share_of_claim_1']:.0%}",
+    )
+
+
+def _start(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary.items():
+        yield f"{work}: seconds from the command to the first update", f"{of['first_update']['median']:.1f}"
+
+
+def _plan(_: str, summary: Summary) -> Iterator[Highlight]:
+    for work, of in summary.items():
+        yield (
+            f"{work}: steps/s, what the planner predicted, and its choice over the best layout that was run",
+            f"{of['measured']:,.0f}, {of['error']:+.0%}, {of['share_of_best']:.0%}",
+        )
+
+
+def _staleness(_: str, summary: Summary) -> Iterator[Highlight]:
+    for name, of in summary.items():
+        yield (
+            f"simulated episodes of a heavy tail, {name}: steps discarded, bias of the lengths learned from",
+            f"{of['discarded_steps']:.0%}, {of['bias']:+.0%}",
+        )
+
+
+def _own(_: str, summary: Summary) -> Iterator[Highlight]:
+    """Of records that say themselves what they come down to."""
     yield from summary["highlights"].items()
 
 
@@ -200,8 +277,23 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "restart": _restart,
     "keeping": _keeping,
     "dashboard": _dashboard,
+    "watching": _watching,
+    "timeline": _timeline,
+    "suite": _suite,
     "recurrent": _recurrent,
     "memory": _recurrent,  # what records from before call it
-    "system": _system,
+    "sync-rules": _sync_rules,
+    "sync-rules-cartpole": _own,
+    "sync-rules-halfcheetah": _own,
+    "reactor": _own,
+    "islands": _own,
+    "waiting": _waiting,
+    "start": _start,
+    "plan": _plan,
+    "staleness": _staleness,
+    "system": _own,
+    "replay": _own,
+    "offline": _own,
+    "language": _own,
 }
 """By how a record's name begins; what follows is passed on."""

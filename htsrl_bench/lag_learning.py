@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from htsrl.config import A2C, PPO, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Experiment
 from htsrl.config.presets import preset
 from htsrl.statistics.intervals import Interval, mean_interval, paired_interval
 from htsrl_bench.learned import Learned

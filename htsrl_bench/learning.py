@@ -23,6 +23,7 @@ from htsrl.train import train
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import Learned, read_curve
+from htsrl_bench.peers.sb3_learning import SB3, StableBaselines
 from htsrl_bench.provenance import current_commit
 from htsrl_bench.record import Table
 from htsrl_bench.verdict import Verdict, ways_of
@@ -48,6 +49,8 @@ class Learning:
     placement: Placement
     finished: FinishedRuns
     evaluation_episodes: int = EVALUATION_EPISODES
+    stable_baselines: StableBaselines | None = None
+    """For the way `sb3`."""
 
     def learn(self, task: Learnable, announcer: Announcer) -> list[Learned]:
         """Train and evaluate the task in every way with every seed, unless it was before; the ways take turns."""
@@ -57,24 +60,31 @@ class Learning:
         for seed, way in product(self.seeds, self.ways):
             kept = self.found(task, way, seed)
             announcer.begin(f"{task.name}, {way}, seed {seed}", draws_below=not kept and progress == "live")
-            run = kept or self._learn_once(task, way, seed, progress)
+            run = kept or self.learn_once(task, way, seed, progress)
             announcer.end(f"score {run.score:.1f}{' (kept from before)' if kept else ''}")
             learned.append(run)
         return learned
 
     def found(self, task: Learnable, way: str, seed: int) -> Learned | None:
         """A run that has finished before; ConfigError where one of other settings did, or was begun."""
-        name, config = _name(task, way, seed), self._config(task, way, seed)
+        name, config = _name(task, way, seed), self.config(task, way, seed)
         learned, folder = self.finished.find(name, config), self.finished.place_of(name)
         if folder is not None and has_begun(folder):
             check_is_same(folder, config)
         return learned
 
-    def _config(self, task: Learnable, way: str, seed: int) -> Config:
-        return Config(task.with_seed(seed, way), self.placement)
+    def config(self, task: Learnable, way: str, seed: int) -> Config:
+        """Stable-Baselines3, which acts and learns in turn, is given the settings of `sync`."""
+        return Config(task.with_seed(seed, "sync" if way == SB3 else way), self.placement)
 
-    def _learn_once(self, task: Learnable, way: str, seed: int, progress: Mode) -> Learned:
-        name, config, commit = _name(task, way, seed), self._config(task, way, seed), current_commit()
+    def learn_once(self, task: Learnable, way: str, seed: int, progress: Mode) -> Learned:
+        """Train and evaluate one run, and keep it."""
+        name, config, commit = _name(task, way, seed), self.config(task, way, seed), current_commit()
+        if way == SB3:
+            assert self.stable_baselines is not None, "the way sb3 needs its interpreter"
+            theirs = self.stable_baselines.learn(config.experiment, self.evaluation_episodes)
+            self.finished.put(name, config, theirs)
+            return theirs
         with self.finished.room_for(name) as run_dir:
             goes_on = train_or_go_on(
                 replace(config, placement=replace(self.placement, run_dir=run_dir, progress=progress))
@@ -147,13 +157,19 @@ def tables(goal: float, learned: Sequence[Learned]) -> list[Table]:
     scores = Table(
         ["way", "seed", "score", "goal reached", "mean over run", "minutes"],
         rows,
-        [note, *Verdict.of(goal, learned).sentences()],
+        [note, *_on_sb3(learned), *Verdict.of(goal, learned).sentences()],
     )
     commands = Table(
         ["way", "seed", "command", "digest", "commit"],
         [[run.way, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`", run.commit or "unknown"] for run in learned],
     )
     return [scores, commands]
+
+
+def _on_sb3(learned: Sequence[Learned]) -> list[str]:
+    """What is not the same, where it was trained too."""
+    said = "sb3 has the same settings; it draws the actions before its first gradient uniformly."
+    return [said] if any(run.way == SB3 for run in learned) else []
 
 
 def _name(task: Learnable, way: str, seed: int) -> str:

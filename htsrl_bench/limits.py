@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, get_args
 
-from htsrl.config import PPO, Experiment, available_cores
+from htsrl.config import Experiment, available_cores
+from htsrl.config.algorithm_settings import has_minibatches
 from htsrl.errors import ConfigError
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.hand_over import HandOver, measure_hand_over
 from htsrl_bench.part_process import Measured, PartProcesses, part_processes
 from htsrl_bench.parts import Kind, Part
 from htsrl_bench.record import Summary, Table
-from htsrl_bench.works import WORKS, known
+from htsrl_bench.works import IN_HALF, WORKS, known
 
 INFERENCE_BATCHES = (1, 4, 8, 16)
 
@@ -56,13 +57,13 @@ def parts_of(work: str) -> WorkParts:
 
 def learning_batch(experiment: Experiment) -> int:
     """Steps in one gradient."""
-    if isinstance(experiment.algorithm, PPO):
+    if has_minibatches(experiment.algorithm):
         return experiment.batch_steps // experiment.num_minibatches
     return experiment.num_envs * experiment.unroll_steps
 
 
 def epochs_of(experiment: Experiment) -> int:
-    return experiment.algorithm.epochs if isinstance(experiment.algorithm, PPO) else 1
+    return getattr(experiment.algorithm, "epochs", 1)
 
 
 def step_costs(work: str, milliseconds: Mapping[Part, float]) -> StepCosts:
@@ -216,10 +217,11 @@ def _parts(document: Mapping[str, Any]) -> Table:
 
 def label(part: Part) -> str:
     env = WORKS[part.work].env
+    in_half = ", bfloat16" if part.work.endswith(IN_HALF) else ""
     if part.kind == "simulator":
-        return f"simulator, {env}"
+        return f"simulator, {env}{in_half}"
     algorithm = f" ({WORKS[part.work].algorithm.name})" if part.kind == "learning" else ""
-    return f"{part.kind}, {env}, batch {part.batch}{algorithm}"
+    return f"{part.kind}, {env}, batch {part.batch}{algorithm}{in_half}"
 
 
 def _milliseconds(of: Summary, per_unit: float = 1.0) -> str:

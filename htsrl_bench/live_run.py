@@ -66,7 +66,17 @@ def live_run(config: Config) -> Iterator[LiveRun]:
         config_file, run_dir = Path(name) / "config.json", Path(name) / "run"
         config_file.write_text(to_json(config))
         process = subprocess.Popen(
-            [sys.executable, "-m", "htsrl", "train", "--config", str(config_file), "--run-dir", str(run_dir)],
+            [
+                sys.executable,
+                "-m",
+                "htsrl",
+                "train",
+                "--trust",
+                "--config",
+                str(config_file),
+                "--run-dir",
+                str(run_dir),
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -25,6 +25,7 @@ from htsrl.envs.agents import agents_of
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.random_actions import RandomActions
+from htsrl.policies.half_precision import HeldCopies, half_encoders
 from htsrl.policies.light import LightPolicy
 from htsrl.policies.light_plan import light_plan
 from htsrl.policies.policy import Policy, policy_for
@@ -81,7 +82,14 @@ def _inference(experiment: Experiment, batch: int) -> Call:
     held = _held_as_in_a_run(experiment, interface)
     policy, seen, noise = held.acting, example_inputs(interface, batch), _noise(interface, batch)
     if held.light is None:
-        return torch.inference_mode()(lambda: policy.decide(seen, noise))
+        copies = HeldCopies(half_encoders(policy))  # which actors make once for a version
+
+        @torch.inference_mode()
+        def decide() -> None:
+            with copies.used():
+                policy.decide(seen, noise)
+
+        return decide
     light, observations, drawn = held.light, {name: x.numpy() for name, x in seen.items()}, noise.numpy()
     steps, calls = experiment.interval_steps, count(1)
     rollout, taken = example_inputs(interface, steps * batch), torch.from_numpy(light.act(observations, drawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from htsrl_bench.highlights import difference
+from htsrl_bench.highlights import difference, of_cpu_time
 from htsrl_bench.report import Published
 
 FOLDER = "benchmarks"
@@ -26,6 +26,8 @@ def readme_table(records: Sequence[Published]) -> str:
 
 def _peers(record: Published) -> str:
     (of,) = record.summary["work"].values()
+    if record.summary.get("busy"):
+        return of_cpu_time(of)
     if of["fastest"] is None:
         return "no peer ran"
     ratio = of["ratio"]

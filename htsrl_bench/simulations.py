@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from htsrl.envs.check.claims import Barrier, StepTime
-
-Floats = NDArray[np.float64]
+from htsrl.planning.soft_barrier import Floats, hts_seconds
 
 
 def simulate_steps_per_second(barrier: Barrier, step_time: StepTime, num_intervals: int, seed: int = 0) -> float:
@@ -20,20 +18,6 @@ def simulate_hts_steps_per_second(barrier: Barrier, step_time: StepTime, num_int
     """htsrl's own barrier, with learning that takes no time."""
     intervals = _interval_seconds(barrier, step_time, num_intervals, seed)
     return _speed(barrier, hts_seconds(intervals), num_intervals)
-
-
-def hts_seconds(interval_seconds: Floats) -> float:
-    """When the last environment ends its last rollout, from the time that each needs for each: [rollout, environment].
-
-    An environment begins rollout j once it has ended its rollout j-1 and version j-1 is published, which takes all
-    environments' rollout j-2. So nobody waits until somebody is a whole interval behind.
-    """
-    ended = np.zeros(interval_seconds.shape[1])
-    all_ended_before = 0.0
-    for rollout in interval_seconds:
-        may_begin, all_ended_before = all_ended_before, float(ended.max())
-        ended = np.maximum(ended, may_begin) + rollout
-    return float(ended.max())
 
 
 def simulate_lag(num_actors: int, load_per_actor: float, updates_per_actor: int, seed: int = 0) -> float:

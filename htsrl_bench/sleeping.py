@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from htsrl.config import A2C, PPO, Config, Experiment, Placement, with_seed
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Config, Experiment, Placement, with_seed
 from htsrl.envs.check.claims import Barrier, StepTime, bound_steps_per_second, free_steps_per_second
 from htsrl.errors import ConfigError
 from htsrl.train import train

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from htsrl.config import A2C, PPO, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Experiment
 from htsrl.config.presets import preset
 from htsrl_bench.ways import in_way
 
@@ -42,6 +44,15 @@ _ALL = (
             algorithm=PPO(learning_rate=1e-3, discount=0.9, num_minibatches=32),
             total_steps=300_000,
         ),
+    ),
+    Task(name="pendulum-sac", goal=-200, experiment=replace(preset("Pendulum-v1", "sac"), total_steps=10_000)),
+    Task(name="pendulum-td3", goal=-200, experiment=replace(preset("Pendulum-v1", "td3"), total_steps=10_000)),
+    Task(name="cartpole-dqn", goal=475, experiment=preset("CartPole-v1", "dqn")),
+    Task(name="cartpole-discrete-sac", goal=475, experiment=preset("CartPole-v1", "discrete_sac")),
+    Task(
+        name="halfcheetah-sac",
+        goal=3000,
+        experiment=replace(preset("HalfCheetah-v5", "sac"), total_steps=60_000),
     ),
     Task(
         name="football-empty-goal-close",

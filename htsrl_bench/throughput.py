@@ -19,7 +19,7 @@ from htsrl_bench.part_process import part_processes
 from htsrl_bench.process_tree import Memory, cpu_seconds, memory_of, tree_of, workers_named
 from htsrl_bench.record import Summary, Table
 from htsrl_bench.ways import WAYS, in_way
-from htsrl_bench.works import WORKS, known
+from htsrl_bench.works import IN_HALF, WORKS, known
 
 SCHEDULES = ("hts", "sync", "lockstep", "async")
 """Those that are compared unless others, or other ways, are asked for."""
@@ -57,6 +57,7 @@ class ThroughputBench:
     def __post_init__(self) -> None:
         known(self.work)
         check_schedules(self.schedules)
+        known([limit_of(work, name) for work in self.work for name in self.schedules])
         self.configs()  # a way that a work's algorithm has not is refused before anything is measured
         if self.repetitions < 1 or self.seconds_per_run <= 0 or self.seconds_per_part <= 0:
             raise ConfigError(
@@ -116,15 +117,24 @@ def measure(bench: ThroughputBench) -> list[Measured]:
     measured = []
     for repetition in range(bench.repetitions):
         for work in bench.work:
-            before, watched = costs_of(work, bench.seconds_per_part), {}
+            limits = tuple(dict.fromkeys(limit_of(work, schedule) for schedule in bench.schedules))
+            before, watched = {limit: costs_of(limit, bench.seconds_per_part) for limit in limits}, {}
             for schedule in bench.schedules:
                 announcer.begin(f"{work}, {schedule}")
                 with live_run(watched_config(work, schedule)) as run:
                     watched[schedule] = watch(run, bench.seconds_per_run)
                 announcer.end(f"{watched[schedule].steps_per_second:,.0f} steps/s")
-            around = (before, costs_of(work, bench.seconds_per_part))
-            measured += [beside(around, work, name, repetition, of, needs[work]) for name, of in watched.items()]
+            around = {limit: (before[limit], costs_of(limit, bench.seconds_per_part)) for limit in limits}
+            measured += [
+                beside(around[limit_of(work, name)], work, name, repetition, of, needs[work])
+                for name, of in watched.items()
+            ]
     return measured
+
+
+def limit_of(work: str, schedule: str) -> str:
+    """The work whose parts are what a run consists of."""
+    return work + IN_HALF if schedule.endswith(IN_HALF) else work
 
 
 def costs_of(work: str, seconds_per_part: float) -> StepCosts:
@@ -168,19 +178,22 @@ def summary(bench: ThroughputBench, measured: Sequence[Measured]) -> dict[str, A
 
 def _summary_of(measured: Sequence[Measured], schedules: Sequence[str]) -> dict[str, Any]:
     rates = {name: [of.watched.steps_per_second for of in measured if of.schedule == name] for name in schedules}
-    document: dict[str, Any] = {"roofline": asdict(Summary.of([of.roofline for of in measured])), "schedules": {}}
+    usual = [of.roofline for of in measured if not of.schedule.endswith(IN_HALF)] or [of.roofline for of in measured]
+    document: dict[str, Any] = {"roofline": asdict(Summary.of(usual)), "schedules": {}}
     for name in schedules:
         own = [of for of in measured if of.schedule == name]
         document["schedules"][name] = {
             "steps_per_second": asdict(Summary.of(rates[name])),
             "utilisation": asdict(Summary.of([of.watched.utilisation for of in own])),
+            "roofline": asdict(Summary.of([of.roofline for of in own])),
             "share_of_roofline": asdict(Summary.of([of.share for of in own])),
             "megabytes": asdict(Summary.of([of.watched.megabytes for of in own])),
             "worker_megabytes": asdict(Summary.of([of.worker_megabytes for of in own])),
         }
-        if BASELINE in schedules:
-            ratios = [mine / theirs for mine, theirs in zip(rates[name], rates[BASELINE], strict=True)]
-            document["schedules"][name]["ratio"] = asdict(Summary.of(ratios))
+        for ratio, other in (("ratio", BASELINE), ("over_float32", name.removesuffix(IN_HALF))):
+            if other in schedules and (ratio == "ratio" or other != name):
+                ratios = [mine / theirs for mine, theirs in zip(rates[name], rates[other], strict=True)]
+                document["schedules"][name][ratio] = asdict(Summary.of(ratios))
     return document
 
 
@@ -189,7 +202,7 @@ def repetitions(measured: Sequence[Measured]) -> list[dict[str, Any]]:
 
 
 def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[str] = ()) -> Table:
-    rows = []
+    rows, in_half = [], any(name.endswith(IN_HALF) for name in bench.schedules)
     for work, of in document.items():
         for schedule, own in of["schedules"].items():
             rows.append(
@@ -197,16 +210,28 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
                     work,
                     schedule,
                     str(Summary(**own["steps_per_second"])),
-                    f"{Summary(**of['roofline']).median:,.0f}",
+                    f"{Summary(**own.get('roofline', of['roofline'])).median:,.0f}",
                     _percent(own["share_of_roofline"]),
                     f"{own['ratio']['median']:.2f}" if "ratio" in own else "",
+                    *([_times(own["over_float32"]) if "over_float32" in own else ""] if in_half else []),
                     f"{own['utilisation']['median']:.0%}",
                     f"{own['megabytes']['median']:,.0f}",
                     f"{own['worker_megabytes']['median']:,.0f}",
                 ]
             )
     return Table(
-        ["work", "schedule", "steps/s", "roofline", "share", f"/ {BASELINE}", "CPU", "MB", "MB of a worker"],
+        [
+            "work",
+            "schedule",
+            "steps/s",
+            "roofline",
+            "share",
+            f"/ {BASELINE}",
+            *["/ float32"] * in_half,
+            "CPU",
+            "MB",
+            "MB of a worker",
+        ],
         rows,
         [
             f"Median (lowest to highest) of {bench.repetitions} repetitions in which the schedules took turns, "
@@ -214,9 +239,18 @@ def table(bench: ThroughputBench, document: Mapping[str, Any], notes: Sequence[s
             "and after the runs of a work; the share is that of each run. CPU is the time of all processes over what "
             "the cores could give; MB their memory in all (PSS); MB of a worker what the largest executor or "
             "actor has for itself beyond what its environments need.",
+            *[
+                "The roofline of a way in bfloat16 is that of its own parts; / float32 compares it with the same "
+                "schedule in the same repetition."
+            ]
+            * in_half,
             *notes,
         ],
     )
+
+
+def _times(of: Mapping[str, float]) -> str:
+    return f"{of['median']:.2f} ({of['lowest']:.2f} to {of['highest']:.2f})"
 
 
 def _percent(of: Mapping[str, float]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
-from htsrl.config import A2C, Experiment
+from htsrl.config import Experiment
 from htsrl.errors import ConfigError
 
 
@@ -16,9 +16,12 @@ class Way:
     """A schedule and a correction."""
 
     schedule: Literal["hts", "sync", "lockstep", "async"]
-    lag_correction: Literal["auto", "importance", "vtrace", "none"] = "auto"
+    lag_correction: str = "auto"
+    """Of the algorithm, or `auto`."""
     lag: int | None = None
     """Versions between acting and learning, where hts shall have others than one."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """In which images' encoders multiply."""
 
 
 WAYS: Mapping[str, Way] = {
@@ -26,8 +29,13 @@ WAYS: Mapping[str, Way] = {
     "sync": Way("sync"),
     "lockstep": Way("lockstep"),
     "async": Way("async"),
+    "hts-bfloat16": Way("hts", precision="bfloat16"),
+    "sync-bfloat16": Way("sync", precision="bfloat16"),
     "hts-importance": Way("hts", "importance"),
     "hts-vtrace": Way("hts", "vtrace"),
+    "hts-recentered": Way("hts", "recentered"),
+    "hts-decoupled": Way("hts", "decoupled"),
+    "hts-delayed-update": Way("hts", "delayed_update"),
     "hts-uncorrected": Way("hts", "none"),
     "async-importance": Way("async", "importance"),
     "async-uncorrected": Way("async", "none"),
@@ -47,11 +55,14 @@ def way_named(name: str) -> Way:
 def in_way(experiment: Experiment, name: str) -> Experiment:
     """The same experiment, learned in this way; ConfigError where its algorithm has no such correction."""
     way = way_named(name)
-    experiment = replace(experiment, schedule=way.schedule, lag=way.lag)
+    network = replace(experiment.network, precision=way.precision)
+    experiment = replace(experiment, schedule=way.schedule, lag=way.lag, network=network)
     if way.lag_correction == "auto":
         return experiment
-    if way.lag_correction == "none":
-        return replace(experiment, algorithm=replace(experiment.algorithm, lag_correction="none"))
-    if not isinstance(experiment.algorithm, A2C):
-        raise ConfigError(f"{name} corrects the lag of A2C, and {experiment.env} is learned by PPO; leave it out")
+    known = get_args(get_type_hints(type(experiment.algorithm)).get("lag_correction"))
+    if way.lag_correction not in known:
+        raise ConfigError(
+            f"{name} has lag_correction={way.lag_correction}, and {experiment.env} is learned by an algorithm that "
+            f"knows {', '.join(known) or 'none'}; leave it out"
+        )
     return replace(experiment, algorithm=replace(experiment.algorithm, lag_correction=way.lag_correction))

@@ -102,3 +102,19 @@ def make_hostile_run(folder: Path) -> Path:
     (path / "videos").mkdir()
     (path / "videos" / f"{HOSTILE.replace('/', '')}.mp4").write_bytes(b"no video")
     return path
+
+
+def make_sweep(path: Path, num_trials: int = 6) -> Path:
+    """A sweep of two settings that has ended, the last of its trials given up."""
+    path.mkdir(parents=True)
+    trials = [(i, 10.0**-i, ("tanh", "relu")[i % 2], 50.0 * i) for i in range(1, num_trials + 1)]
+    states = ["complete"] * (num_trials - 1) + ["pruned"]
+
+    def points(values: list[Any]) -> list[dict[str, Any]]:
+        rows = zip(trials, values, states, strict=True)
+        return [{"trial": t[0], "value": value, "objective": t[3], "state": state} for t, value, state in rows]
+
+    slices = {"learning_rate": points([t[1] for t in trials]), "activation": points([t[2] for t in trials])}
+    analysis = {"importance": {"activation": 0.25, "learning_rate": 0.75}, "slices": slices}
+    (path / "analysis.json").write_text(json.dumps(analysis))
+    return path

@@ -112,5 +112,15 @@ def in_worker_process() -> bool:
 
 def workers_left() -> list[str]:
     """Who still lives of what runs of this process started; fork servers do, for the next one."""
-    names = [child.name() for child in psutil.Process().children()]
-    return [name for name in names if name != "fork server"]
+    children = [child for child in psutil.Process().children() if child.name() != "fork server"]
+    return [child.name() for child in children if not _is_somebody_elses(child)]
+
+
+def _is_somebody_elses(child: psutil.Process) -> bool:
+    """A helper of Python's or Ray's own; what htsrl starts has its name there, or one of its own already."""
+    if not child.name().startswith("python"):
+        return False
+    try:
+        return not any("htsrl" in word for word in child.cmdline())
+    except psutil.ZombieProcess:
+        return True

@@ -32,7 +32,9 @@ import torch
 from reference_acting import ActorCritic, Float32, Rollout, Worlds, initial_network
 from torch import Tensor, nn
 
-from htsrl.config import A2C, PPO, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Experiment
 from htsrl.seeding import shuffled
 
 FLOATS_PER_CACHE_LINE = 16

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from htsrl import A2C, PPO, Experiment
-from htsrl.algorithms.a2c import A2CAlgorithm, A2CObjective, A2CTargets
+from htsrl.algorithms.a2c.algorithm import A2CAlgorithm, A2CObjective, A2CTargets
 from htsrl.algorithms.algorithm import RunFacts, Update, build_algorithm
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.lag_correction import Correction, PPOCorrection
-from htsrl.algorithms.ppo import PPOAlgorithm, PPOObjective, PPOTargets
+from htsrl.algorithms.ppo.algorithm import PPOAlgorithm, PPOObjective, PPOTargets
 from htsrl.algorithms.update import improve as improve_by
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.policies.policy import Policy

@@ -73,6 +73,12 @@ CORRECT = (
     Check("orders", {"KILLS": 1}, cycles=True),
     Check("bells", {"KILLS": 2}),
     Check("bells", {"KILLS": 1}, cycles=True),
+    Check("meetings", {"KILLS": 2}),
+    Check("meetings", {"KILLS": 1}, cycles=True),
+    Check("islands", {"K": 1, "KILLS": 2, "ROLLOUTS": 5}),
+    Check("islands", {"K": 0, "KILLS": 2, "ROLLOUTS": 5}),
+    Check("islands", {"K": 2, "KILLS": 2, "ROLLOUTS": 5}),
+    Check("islands", {"K": 1, "KILLS": 1}, cycles=True),
 )
 SEEDED = (
     Check("run", SMALL, "SEEDED_PUBLISH_FIRST"),
@@ -93,6 +99,12 @@ SEEDED = (
     Check("bells", {"KILLS": 1}, "SEEDED_RING_FIRST"),
     Check("bells", {"KILLS": 1}, "SEEDED_CLEAR_LAST"),
     Check("bells", {"KILLS": 1}, "SEEDED_NO_RING_AFTER_DEATH"),
+    Check("meetings", {"KILLS": 1}, "SEEDED_WORD_FIRST"),
+    Check("meetings", {"KILLS": 1}, "SEEDED_MERGED_LATE"),
+    Check("meetings", {"KILLS": 1}, "SEEDED_NO_WAIT"),
+    Check("islands", {"KILLS": 1}, "SEEDED_VERSION_FIRST"),
+    Check("islands", {"KILLS": 1}, "SEEDED_COUNT_FIRST"),
+    Check("islands", {"KILLS": 1}, "SEEDED_SENT_AGAIN"),
 )
 QUICK = (
     Check("run", {"ROLLOUTS": 2, **SMALL}),

@@ -38,7 +38,9 @@ class Algorithm(Protocol):
     """Built from its settings wherever gradients are taken; all that it needs to remember is in the draft.
 
     It may also have `models(interface, network)`, a `Model` by name for each that it learns with beside the policy, and
-    `fields(interface)`, what it wants stored of every step: `final_observations(interface)`, `step_info(key)`.
+    `fields(interface)`, what it wants stored of every step: `final_observations(interface)`, `step_info(key)`. One that
+    learns from a dataset may have `check_dataset(dataset)`, which refuses what it cannot learn from. One that
+    learns from other things than steps of environments, such as texts, names its kind of batch as `Batch`.
     """
 
     Settings: ClassVar[type[Any]]
@@ -79,6 +81,12 @@ def own_fields(algorithm: Algorithm, settings: Any, interface: Interface) -> lis
                 "or step_info(KEY)"
             )
     return declared
+
+
+def batch_kind(algorithm: Algorithm) -> Any:
+    """What the algorithm learns from: steps of environments, unless it names a `Batch` of its own with the same
+    `from_storage`."""
+    return getattr(algorithm, "Batch", Batch)
 
 
 def build_algorithm(experiment: Experiment) -> Algorithm:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from htsrl.algorithms.returns import Transitions, true_next_values
 from htsrl.dataflow.trajectory import FINAL_PREFIX, RECURRENT_STATE, STEP_INFO_PREFIX
-from htsrl.sources.replay import ReplayBuffer
+from htsrl.sources.dataset import DatasetSampler
+from htsrl.sources.replay_buffer import ReplayBuffer
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,11 @@ class Batch:
     """True next observations where the next row cannot show them, if the algorithm asks for them."""
     step_info: Mapping[str, Tensor] = field(default_factory=dict)
     """What the algorithm asks for of every step's `info`, by key."""
-    replay: ReplayBuffer | None = None
+    replay_buffer: ReplayBuffer | None = None
     """The newest transitions, this batch among them, for algorithms with a `replay_capacity`."""
+
+    dataset: DatasetSampler | None = None
+    """What there is to learn from in a run with a `source`, whose batches are empty."""
 
     @classmethod
     def from_storage(cls, fields: Mapping[str, NDArray[Any]], names: tuple[str, ...], device: torch.device) -> Batch:
@@ -64,8 +68,11 @@ class Batch:
             following[name] = torch.where(ends_TB.view(*ends_TB.shape, *[1] * (final.dim() - 2)), final, shifted)
         return following
 
-    def with_replay(self, replay: ReplayBuffer | None) -> Batch:
-        return self if replay is None else replace(self, replay=replay)
+    def with_replay_buffer(self, replay_buffer: ReplayBuffer | None) -> Batch:
+        return self if replay_buffer is None else replace(self, replay_buffer=replay_buffer)
+
+    def with_dataset(self, dataset: DatasetSampler | None) -> Batch:
+        return self if dataset is None else replace(self, dataset=dataset)
 
     def with_rewards(self, rewards_TB: Tensor) -> Batch:
         return replace(self, steps=replace(self.steps, rewards_TB=rewards_TB))

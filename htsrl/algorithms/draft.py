@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from htsrl.algorithms.gradient import At, Gradient, Objectives
 from htsrl.algorithms.models import Model, Models
 from htsrl.algorithms.objective import TargetsOf
-from htsrl.algorithms.optimizers import Optimizer, optimizer_of
+from htsrl.algorithms.optimizers import Adam, Optimizer, optimizer_of
 from htsrl.algorithms.sequences import Chosen
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing
@@ -55,6 +55,22 @@ class Draft:
         self._loss = torch.zeros(())
         self._of = POLICY
         self._is_checked = True
+        self._learning_rate_factor = 1.0
+        self._norms: list[Tensor] = []
+        self.learning_rate = 0.0
+        """Of the last step, before the factor."""
+
+    def adjust(self, learning_rate_factor: float, momentum_factor: float) -> None:
+        """Before the first gradient: multiply all learning rates of the update, and the momentum it starts with."""
+        self._learning_rate_factor = learning_rate_factor
+        for optimizer in self._optimizers.values():
+            if isinstance(optimizer, Adam) and momentum_factor != 1.0:  # the others have none
+                optimizer.scale_momentum(momentum_factor)
+
+    @property
+    def gradient_norm(self) -> float:
+        """Mean length of the gradients so far, before they were clipped."""
+        return sum(norm.item() for norm in self._norms) / max(len(self._norms), 1)
 
     def targets(self, kind: type[TargetsOf], num_rows: int) -> TargetsOf:
         """Where to write what the gradients of this update aim at: everybody who takes them looks there."""
@@ -84,6 +100,7 @@ class Draft:
         gradient = self._gradient.sum_of(self._of)
         self._is_checked = True
         norm: Tensor = torch.linalg.vector_norm(gradient)
+        self._norms.append(norm)
         if not math.isfinite((self._loss + norm).item()):  # one look at both: on a GPU each would wait for the device
             raise TrainingDiverged(f"the loss is {self._loss:g} and the length of its gradient {norm:g}")
         if max_norm is not None:
@@ -94,7 +111,8 @@ class Draft:
         """Move the parameters of the draft's model by its gradient, wherever that was taken."""
         if not self._is_checked:
             self.clip(None)
-        self._optimizers[self._of].step(learning_rate)
+        self.learning_rate = learning_rate
+        self._optimizers[self._of].step(learning_rate * self._learning_rate_factor)
         self._gradient.beat()
         kill_point("optimizer step")
 
@@ -147,6 +165,5 @@ class Drafts:
 
 def models_in(ring: ParameterRing, slot: int) -> Models:
     """All models of the version in a slot."""
-    policy = ring.modules[slot]
-    assert isinstance(policy, Policy)
+    policy = cast("Policy", ring.modules[slot])
     return Models(policy, {name: of_model.modules[slot] for name, of_model in ring.further.items()})

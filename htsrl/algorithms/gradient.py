@@ -6,6 +6,7 @@ on who takes which.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -15,10 +16,11 @@ from torch import Tensor, nn
 from htsrl.algorithms.models import Models
 from htsrl.algorithms.objective import ModelsObjective, Objective, TargetsOf
 from htsrl.algorithms.sequences import Chosen, count, cut
-from htsrl.dataflow.gradient_orders import MAX_PARTS, GradientOrders, Helpers, Order
+from htsrl.dataflow.gradient_orders import MAX_PARTS, GradientOrder, GradientOrders, Helpers
 from htsrl.dataflow.parameters import FlatLayout, ParameterRing
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.versions import POLICY
+from htsrl.policies.half_precision import HalfEncoder, HeldCopies, half_encoders
 from htsrl.policies.policy import Policy
 from htsrl.processes.kill_points import kill_point
 
@@ -56,6 +58,7 @@ class GradientShards:
         self._views = {name: [layouts[name].views(row, model) for row in rows] for name, model in modules.items()}
         self._sizes = {name: layout.size for name, layout in layouts.items()}
         self._parameters: dict[nn.Module, tuple[nn.Parameter, ...]] = {}  # of those that were differentiated
+        self._half_encoders: dict[nn.Module, tuple[HalfEncoder, ...]] = {}
 
     @classmethod
     def over(cls, block: SharedArrays, ring: ParameterRing, beat: Beat = no_beat) -> GradientShards:
@@ -91,6 +94,18 @@ class GradientShards:
     ) -> None:
         """Some shards of the gradient of a mean over the `num_steps` steps of the chosen sequences."""
         parts = cut(chosen, self.num_shards)
+        with self._copies_held(at):
+            self._take_each(shards, objective, at, parts, num_steps, of)
+
+    def _take_each(
+        self,
+        shards: Sequence[int],
+        objective: Objectives,
+        at: At,
+        parts: Sequence[Chosen],
+        num_steps: int,
+        of: str,
+    ) -> None:
         for shard in shards:
             self._rows[shard].zero_()
             self._losses[shard].zero_()
@@ -100,6 +115,17 @@ class GradientShards:
             loss = self._backpropagate(objective, at, parts[shard], share, of, shard)
             self._losses[shard, : len(loss)] = torch.stack(loss).detach() * share
             self.beat()
+
+    def _copies_held(self, at: At) -> AbstractContextManager[None]:
+        """Nothing moves between the shards of a gradient, so weights in bfloat16 are copied once for all of them."""
+        modules = tuple(at.values()) if isinstance(at, Models) else (at,)
+        found = [encoder for module in modules for encoder in self._half(module)]
+        return HeldCopies(found).used() if found else nullcontext()
+
+    def _half(self, module: nn.Module) -> tuple[HalfEncoder, ...]:
+        if module not in self._half_encoders:
+            self._half_encoders[module] = half_encoders(module)
+        return self._half_encoders[module]
 
     def _backpropagate(
         self, objective: Objectives, at: At, chosen: Chosen, share: float, of: str, shard: int
@@ -205,7 +231,7 @@ class Gradient:
         neighbours = slice(0, len(chosen)) if isinstance(chosen, Tensor) else chosen
         slot = next(slot for slot, module in enumerate(self._modules) if module is place.policy)
         which = neighbours.start, neighbours.stop, num_steps, place.model
-        helpers.ask(Order(self._update, place.epoch, slot, isinstance(chosen, Tensor), *which))
+        helpers.ask(GradientOrder(self._update, place.epoch, slot, isinstance(chosen, Tensor), *which))
 
 
 def shared_targets(kind: type[TargetsOf], orders: GradientOrders) -> TargetsOf:
@@ -218,7 +244,7 @@ def num_columns(kind: Any) -> int:
     return len(kind._fields)
 
 
-def chosen_by(order: Order, orders: GradientOrders) -> Chosen:
+def chosen_by(order: GradientOrder, orders: GradientOrders) -> Chosen:
     if order.is_shuffled:
         return torch.from_numpy(orders.sequences[order.begin : order.end])
     return slice(order.begin, order.end)

@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from htsrl.algorithms.a2c import A2C
 from htsrl.algorithms.batch import Batch, flat_steps
+from htsrl.algorithms.ppo import PPO
 from htsrl.algorithms.sequences import Rows
 from htsrl.algorithms.vtrace import RHO_CLIP, vtrace
-from htsrl.config import A2C, PPO
 from htsrl.errors import ConfigError
 
 Correction = Literal["delayed_gradient", "importance", "vtrace", "none"]

@@ -32,7 +32,12 @@ class Adam:
         self._epsilon = settings.optimizer_epsilon
         parameters, mean, mean_square = vectors
         largest_squares: list[Tensor] = []  # of a variant, amsgrad
+        self._mean = mean
         self._state = [parameters], [gradient], [mean], [mean_square], largest_squares, [steps]
+
+    def scale_momentum(self, factor: float) -> None:
+        """Of the running mean of gradients."""
+        self._mean.mul_(factor)
 
     def step(self, learning_rate: float) -> None:
         adam(

@@ -31,7 +31,7 @@ class Archive:
         except OSError as error:
             self._has_failed = True
             self._say(
-                f"warning: no checkpoint of version {written.version}: {error}; training goes on, the one before it "
+                f"warning: no checkpoint of version {written.version}: {error}; training continues, the one before it "
                 "stays, and it is tried again"
             )
             return None

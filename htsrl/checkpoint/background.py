@@ -1,4 +1,4 @@
-"""Checkpoints while training goes on: copied at a barrier, written by a thread, announced at a later barrier."""
+"""Checkpoints while training continues: copied at a barrier, written by a thread, announced at a later barrier."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BackgroundCheckpoints:
     def _write(self, checkpoint: Checkpoint) -> None:
         try:
             self._written = write(self._folder, checkpoint, self._count_part)
-        except Exception as error:  # whatever it is, training goes on and the next one is tried
+        except Exception as error:  # whatever it is, training continues and the next one is tried
             version, mean_return = checkpoint.document["version"], checkpoint.document["mean_return"]
             self._written = Written(version, mean_return, None, f"{type(error).__name__}: {error}")
 

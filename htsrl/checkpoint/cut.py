@@ -7,7 +7,8 @@ to the same bits. The learner may cut when it begins update v, for until it publ
 anybody may once all others have stopped. Under an asynchronous schedule executors never wait for the learner, so there
 an environment's part is copied again until it stood still.
 
-Beside storages and capsules, what is kept is what the arrays' declarations say (`ArraySpec.kept_by`).
+Beside storages and capsules, what is kept is what the arrays' declarations say (`ArraySpec.kept_by`). A replay buffer
+is taken apart, in segments (`checkpoint/segments.py`), and put back with the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 def take_cut(shared: Shared, block: SharedArrays, version: int, completed: Words | None) -> Arrays:
     """Copy what a run needs to go on from `version` and, environment by environment, from `completed` rollouts; None is
     wherever each stands when it is copied."""
-    arrays = {name: np.array(view) for name, view in _version_views(block, version)}
+    arrays = {name: np.array(view) for name, view in _version_views(block, version, appended=False)}
     if completed is None:
         return arrays | _copies_of_moving_envs(shared, block)
     storages = _storages_in_use(shared, version, completed)
@@ -95,7 +96,7 @@ def restore_cut(arrays: Mapping[str, NDArray[Any]], version: int, shared: Shared
     shared.exchange.note_restored(version)
 
 
-def _version_views(block: SharedArrays, version: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def _version_views(block: SharedArrays, version: int, appended: bool = True) -> Iterator[tuple[str, NDArray[Any]]]:
     """What belongs to versions in use: all slots but the one that the next version takes, and what they have filled.
 
     Of what is written over in turn, the next version's update may have written some already; it writes the same again.
@@ -105,7 +106,7 @@ def _version_views(block: SharedArrays, version: int) -> Iterator[tuple[str, NDA
             num_slots = spec.shape[0]
             for in_use in range(max(version + 2 - num_slots, 0), version + 1):
                 yield f"version {in_use}/{spec.name}", block[spec.name][slot_of(in_use, num_slots), ...]
-        elif spec.kept_by == "filled":
+        elif spec.kept_by == "filled" or (spec.kept_by == "appended" and appended and version):
             yield spec.name, block[spec.name][: version * spec.rows_per_version]
 
 

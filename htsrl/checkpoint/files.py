@@ -11,17 +11,19 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from htsrl.checkpoint.arrays import from_bytes, to_pieces
+from htsrl.array_file import from_bytes, to_pieces
 from htsrl.checkpoint.manifest import MANIFEST_FILE, MANIFEST_LIMIT_BYTES, STATE_FILE, FileSum, Manifest
-from htsrl.checkpoint.verified import blaming, read_verified
+from htsrl.checkpoint.segments import Segment, assembled
+from htsrl.checkpoint.verified import blaming, read_segments, read_verified
 from htsrl.errors import CheckpointDamaged
 from htsrl.processes.kill_points import kill_point
+from htsrl.processes.liveness import is_another_process
 
 SET_ASIDE = ".old-"
 NAME = re.compile(r"(?:\.old-)?([0-9]{9}|[1-9][0-9]{9,})")
@@ -41,6 +43,20 @@ class Checkpoint:
     document: Mapping[str, Any]
     """JSON, without NaN and infinities; `document["version"]` is the version that it was taken at."""
     arrays: Mapping[str, NDArray[Any]]
+    """As it is read, also those of a replay buffer."""
+    segment: Segment | None = None
+    """Rollouts of a replay buffer that have yet to be written."""
+    linked: Mapping[str, FileSum] = field(default_factory=dict)
+    """Segments that are in its folder already, where it was begun."""
+
+
+def begin_checkpoint(folder: Path, version: int) -> Path:
+    """The empty folder, under its temporary name, in which the checkpoint of a version will be written."""
+    temporary = _temporary(folder / name_of(version))
+    _make_checkpoints_folder(folder)
+    _remove(temporary)
+    _make_private(temporary)
+    return temporary
 
 
 def prepare_checkpoint(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None] = lambda: None) -> Path:
@@ -49,15 +65,18 @@ def prepare_checkpoint(folder: Path, checkpoint: Checkpoint, on_part: Callable[[
     The arrays must not change meanwhile. Where it fails, on a full disk for one, nothing of it stays. `on_part` is told
     of every few megabytes that were written.
     """
-    temporary = _temporary(folder / name_of(checkpoint.document["version"]))
-    _make_checkpoints_folder(folder)
-    _remove(temporary)
+    version, segment = checkpoint.document["version"], checkpoint.segment
+    temporary = _temporary(folder / name_of(version)) if checkpoint.linked else begin_checkpoint(folder, version)
     try:
-        _make_private(temporary)
         state = _write(temporary / STATE_FILE, to_pieces(checkpoint.arrays), on_part)
-        _write(temporary / MANIFEST_FILE, [_manifest_bytes(checkpoint.document, state)], on_part)
+        segments = dict(checkpoint.linked)
+        if segment is not None:
+            segments[segment.name] = _write(temporary / segment.name, to_pieces(segment.arrays), on_part)
+        manifest = Manifest(checkpoint.document, state, segments)
+        _write(temporary / MANIFEST_FILE, [_manifest_bytes(manifest)], on_part)
         kill_point("checkpoint written")
-        for path in (temporary / STATE_FILE, temporary / MANIFEST_FILE, temporary):
+        written = [STATE_FILE, *([segment.name] if segment else []), MANIFEST_FILE]
+        for path in (*(temporary / name for name in written), temporary):
             _sync(path)
             on_part()
         kill_point("checkpoint synced")
@@ -93,14 +112,19 @@ def commit_checkpoint(prepared: Path) -> Path:
     return final
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """What was written, to the bit; CheckpointDamaged for anything else."""
+def read_checkpoint(path: Path, with_rollouts: bool = True) -> Checkpoint:
+    """What was written, to the bit; CheckpointDamaged for anything else. Who does not go on from it may do without the
+    rollouts of a replay buffer, which are most of it."""
     manifest, state = read_verified(path)
     version = manifest.document["version"]
     if path.name.removeprefix(SET_ASIDE) != f"{version:09d}":
         raise CheckpointDamaged(f"{path} holds version {version}, which is not what its name says")
     with blaming(path / STATE_FILE):
-        return Checkpoint(manifest.document, from_bytes(state))
+        arrays = from_bytes(state)
+    if manifest.segments and with_rollouts:
+        with blaming(path):
+            arrays |= assembled(manifest, ((name, from_bytes(data)) for name, data in read_segments(path, manifest)))
+    return Checkpoint(manifest.document, arrays)
 
 
 def newest_valid(folder: Path, warn: Callable[[str], None]) -> tuple[Path, Checkpoint] | None:
@@ -122,7 +146,7 @@ def whole_documents(folder: Path) -> Iterator[Mapping[str, Any]]:
     """What each checkpoint that is not damaged says of itself, newest first."""
     for _, path in newest_first(folder):
         try:
-            yield read_checkpoint(path).document
+            yield read_checkpoint(path, with_rollouts=False).document
         except CheckpointDamaged:
             continue
 
@@ -165,7 +189,7 @@ def _left_behind(folder: Path) -> Iterator[Path]:
     names = _names(folder)
     for name in names:
         temporary = TEMPORARY_NAME.fullmatch(name)
-        is_abandoned = temporary is not None and not _is_another_process(int(temporary[2]))
+        is_abandoned = temporary is not None and not is_another_process(int(temporary[2]))
         is_replaced = name.startswith(SET_ASIDE) and name.removeprefix(SET_ASIDE) in names
         if is_abandoned or is_replaced:
             yield folder / name
@@ -176,18 +200,6 @@ def _names(folder: Path) -> set[str]:
         return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return set()
-
-
-def _is_another_process(pid: int) -> bool:
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # there, and someone else's
-    return True
 
 
 def _write(path: Path, pieces: Iterable[memoryview], on_part: Callable[[], None]) -> FileSum:
@@ -208,8 +220,8 @@ def _write(path: Path, pieces: Iterable[memoryview], on_part: Callable[[], None]
     return FileSum(num_bytes, sha256.hexdigest())
 
 
-def _manifest_bytes(document: Mapping[str, Any], state: FileSum) -> memoryview:
-    data = Manifest(document, state).to_bytes()
+def _manifest_bytes(manifest: Manifest) -> memoryview:
+    data = manifest.to_bytes()
     if len(data) > MANIFEST_LIMIT_BYTES:
         raise ValueError(f"a manifest of {len(data)} bytes is over the limit of {MANIFEST_LIMIT_BYTES}; use arrays")
     return memoryview(data)

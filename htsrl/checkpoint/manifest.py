@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 FORMAT = "htsrl checkpoint 1"
@@ -28,13 +28,16 @@ class Manifest:
 
     document: Mapping[str, Any]
     state: FileSum
+    segments: Mapping[str, FileSum] = field(default_factory=dict)
+    """The rollouts of a replay buffer, by the names of their files."""
 
     def to_bytes(self) -> bytes:
         """The one way to write this manifest: sorted keys, no spaces, ASCII, and the sum over all of it."""
+        files = {STATE_FILE: self.state, **self.segments}
         content: dict[str, Any] = {
             "format": FORMAT,
             "document": self.document,
-            "files": {STATE_FILE: {"bytes": self.state.bytes, "sha256": self.state.sha256}},
+            "files": {name: {"bytes": of.bytes, "sha256": of.sha256} for name, of in files.items()},
         }
         content["sha256"] = hashlib.sha256(_canonical(content)).hexdigest()
         return _canonical(content) + b"\n"
@@ -47,15 +50,22 @@ class Manifest:
                 raise ValueError(f"is of the format {other[:40]!r}; this version of htsrl reads {FORMAT!r}")
             case {
                 "document": {"version": int(version)} as document,
-                "files": {"state.safetensors": {"bytes": int(num_bytes), "sha256": str(sha256)}},
+                "files": {"state.safetensors": dict(state), **segments},
             } if not isinstance(version, bool):
-                manifest = cls(document, FileSum(num_bytes, sha256))
+                manifest = cls(document, _sum(state), {str(name): _sum(of) for name, of in segments.items()})
             case _:
                 raise ValueError("lacks an entry that every manifest has")
         # One comparison for all there is to doubt: the sum, unknown or doubled entries, another order, a stray space.
         if manifest.to_bytes() != data:
             raise ValueError("does not match its own SHA-256")
         return manifest
+
+
+def _sum(entry: Any) -> FileSum:
+    match entry:
+        case {"bytes": int(num_bytes), "sha256": str(sha256)} if not isinstance(num_bytes, bool):
+            return FileSum(num_bytes, sha256)
+    raise ValueError("lacks an entry that every manifest has")
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

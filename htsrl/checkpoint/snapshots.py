@@ -1,4 +1,4 @@
-"""Frozen versions of the policy, each in a file of its own, for those who evaluate them while training goes on."""
+"""Frozen versions of the policy, each in a file of its own, for those who evaluate them while training continues."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def in_order(*listeners: Callable[[int], None]) -> Callable[[int], None]:
     return tell_all
 
 
-class Snapshots:
+class SnapshotWriter:
     """The learner's: which versions are written depends on the steps made and on nothing else."""
 
     def __init__(self, config: Config, module_of: Callable[[int], nn.Module]) -> None:

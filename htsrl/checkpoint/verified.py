@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from htsrl.checkpoint.manifest import MANIFEST_FILE, MANIFEST_LIMIT_BYTES, STATE_FILE, FileSum, Manifest
+from htsrl.checkpoint.segments import HELD, check_ranges, is_segment, range_of
 from htsrl.errors import CheckpointDamaged
 
 
@@ -18,11 +19,32 @@ def read_verified(path: Path) -> tuple[Manifest, bytes]:
     with blaming(path), _opened_folder(path) as folder:
         with blaming(path / MANIFEST_FILE):
             manifest = Manifest.from_bytes(_read(folder, MANIFEST_FILE, _check_manifest_size))
-        with blaming(path / STATE_FILE):
-            state = _read(folder, STATE_FILE, lambda num_bytes: _check_state_size(num_bytes, manifest.state))
-            if hashlib.sha256(state).hexdigest() != manifest.state.sha256:
-                raise ValueError("does not match the SHA-256 in the manifest")
-    return manifest, state
+            _check_segments(manifest)
+        return manifest, _read_summed(path, folder, STATE_FILE, manifest.state)
+
+
+def read_segments(path: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
+    """The bytes of a checkpoint's segments by name, oldest first, after the same look at each."""
+    with blaming(path), _opened_folder(path) as folder:
+        for name in sorted(manifest.segments, key=range_of):
+            yield name, _read_summed(path, folder, name, manifest.segments[name])
+
+
+def _read_summed(path: Path, folder: int, name: str, expected: FileSum) -> bytes:
+    with blaming(path / name):
+        data = _read(folder, name, lambda num_bytes: _check_size(num_bytes, expected))
+        if hashlib.sha256(data).hexdigest() != expected.sha256:
+            raise ValueError("does not match the SHA-256 in the manifest")
+        return data
+
+
+def _check_segments(manifest: Manifest) -> None:
+    """ValueError for files that are none of a checkpoint's, and for rollouts that are missing."""
+    if strange := [name for name in manifest.segments if not is_segment(name)]:
+        raise ValueError(f"names {strange[0][:60]!r}, which no checkpoint holds")
+    if manifest.segments:
+        check_ranges(manifest.segments, manifest.document["version"], manifest.document.get(HELD))
+    _check_fits_memory(sum(of.bytes for of in (manifest.state, *manifest.segments.values())))
 
 
 @contextmanager
@@ -70,9 +92,13 @@ def _check_manifest_size(num_bytes: int) -> None:
         raise ValueError(f"has {num_bytes} bytes, over the limit of {MANIFEST_LIMIT_BYTES}")
 
 
-def _check_state_size(num_bytes: int, expected: FileSum) -> None:
+def _check_size(num_bytes: int, expected: FileSum) -> None:
     if num_bytes != expected.bytes:
         raise ValueError(f"has {num_bytes} bytes where the manifest says {expected.bytes}")
+    _check_fits_memory(num_bytes)
+
+
+def _check_fits_memory(num_bytes: int) -> None:
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if num_bytes > memory_bytes:
         raise ValueError(f"has {num_bytes} bytes, more than this machine's memory of {memory_bytes}")

@@ -46,8 +46,31 @@ NAMES_ELSEWHERE = {
     "--algorithm": "--algo",
     "--env": "ENV_ID, without a flag",
     "--env-id": "ENV_ID, without a flag",
+    "--eval-freq": "--eval-every",
+    "--n-eval-episodes": "--eval-episodes",
+    "--track": "--sink wandb",
+    "--exp-name": "--run-dir",
+    "--capture-video": "--video-every",
 }
 """Flags of Stable-Baselines3, CleanRL and others."""
+NAMES_WITH_REPLAY = {
+    "--batch-size": "--minibatch-size",
+    "--buffer-size": "--replay-capacity",
+    "--tau": "--follow-rate",
+    "--gradient-steps": "--update-to-data",
+    "--train-freq": "--update-to-data",
+    "--train-frequency": "--update-to-data",
+    "--policy-lr": "--learning-rate",
+    "--q-lr": "--learning-rate",
+    "--target-update-interval": "--target-period",
+    "--target-network-frequency": "--target-period",
+    "--exploration-initial-eps": "--initial-epsilon",
+    "--exploration-final-eps": "--final-epsilon",
+    "--start-e": "--initial-epsilon",
+    "--end-e": "--final-epsilon",
+    "--target-policy-noise": "--target-noise",
+}
+"""Of algorithms that learn from a replay buffer."""
 
 
 def _flag(name: str) -> str:
@@ -115,6 +138,9 @@ def refuse_names_from_elsewhere(arguments: Sequence[str], flags: Flags, others: 
         name = argument.partition("=")[0].replace("_", "-")
         if not name.startswith("--") or name in flags.names:
             continue
+        of_replay = NAMES_WITH_REPLAY.get(name, "")
+        if of_replay in flags.names or (of_replay and name not in NAMES_ELSEWHERE):
+            raise ConfigError(f"{name} is {of_replay} here")
         if name in NAMES_ELSEWHERE:
             raise ConfigError(f"{name} is {NAMES_ELSEWHERE[name]} here")
         for other, theirs in others.items():

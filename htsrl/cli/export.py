@@ -11,6 +11,8 @@ import tyro
 from htsrl.cli.folder import CodeFlags, VersionFlags
 from htsrl.export import export
 from htsrl.export.check import NUM_OBSERVATIONS
+from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.plain_files import printable
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Export:
             self.policy.choice,
             self.code.imports,
             self.code.trust,
+            announce=_announce,
         )
         print(f"policy       {exported.folder}, version {exported.version} of {exported.source}")
         self.policy.explain_best(self.run_dir, "best        ")
@@ -45,3 +48,7 @@ class Export:
                 f"largest difference {difference:.1e}"
             )
         return 0
+
+
+def _announce(stage: str) -> None:
+    warn_on_stderr(f"{printable(stage)} ...")

@@ -49,8 +49,9 @@ class CodeFlags:
         vouched = Vouched(env=self.env is not None, imports=self.imports, everything=self.trust)
         if self.trust or self.env is not None or self.imports or is_trusted(config_file):
             find_modules_here()
+        whose = "runs code of yours" if is_trusted(config_file) or self.trust else "names code"
         for code in strange_code(load_config(config_file).experiment, vouched):
-            warn_on_stderr(printable(f"code      {code}, which {config_file} names"))
+            warn_on_stderr(printable(f"{whose}: {code}, which {config_file} names"))
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ObserverFlags:
     observer: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="MODULE:CLASS")] = ()
     """An observer of your own, made without arguments: it is told of updates, episodes and checkpoints."""
     strict_observers: bool = False
-    """End the run when an observer raises; otherwise it goes on without it."""
+    """End the run when an observer raises; otherwise it continues without."""
 
     def watching(self) -> Watching:
         if self.observer:

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.intervals import Interval, mean_interval
 from htsrl.sweeps.group import Group, GroupResult, default_folder, train_seeds
-from htsrl.sweeps.job import Job
+from htsrl.sweeps.job import TrainJob
 from htsrl.sweeps.seeds import parse_seeds
 
 SUMMARY_FILE = "summary.json"
 
 
-def train_group(job: Job, seeds: str, parallel: int | None, cores: int | None, keeps_placement: bool) -> None:
+def train_group(job: TrainJob, seeds: str, parallel: int | None, cores: int | None, keeps_placement: bool) -> None:
     parsed = parse_seeds(seeds)
     folder = job.config.placement.run_dir or default_folder(job.config, parsed)
     result = train_seeds(Group(job, parsed, folder), parallel, cores, keeps_placement)

@@ -13,12 +13,11 @@ from typing import Annotated, Any, NoReturn
 
 import tyro
 
-from htsrl.config import A2C, PPO, Placement
+from htsrl.config import Placement
 
 MAIN_SETTINGS: Mapping[str, Collection[str]] = {
     "train": {
         *("env", "env_arg", "algo", "total_steps", "num_envs", "seed", "schedule", "sync_interval"),
-        *("learning_rate", "discount", "entropy_coefficient", "epochs", "num_minibatches", "clip_range"),
         *("backend", "num_executors", "device", "run_dir", "resume_or_start", "eval_every", "eval_episodes"),
     },
     "resume": {
@@ -48,9 +47,9 @@ class Section:
     names: Collection[str]
 
     def limited_to(self, main: Collection[str]) -> Section:
-        """An algorithm of one's own shows all of its settings: who wrote it knows which matter."""
-        if self.title == "algorithm" and not isinstance(self.settings, A2C | PPO):
-            return self
+        """An algorithm says itself which of its settings matter most; one that does not shows all of them."""
+        if self.title == "algorithm":
+            main = getattr(self.settings, "main_settings", self.names)
         return dataclasses.replace(self, names=[name for name in self.names if name in main])
 
 

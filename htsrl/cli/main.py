@@ -24,9 +24,11 @@ from htsrl.errors import ConfigError, HtsrlError
 from htsrl.evaluate import evaluate
 from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.placements.collector import collector_of
 from htsrl.plain_files import printable
 from htsrl.processes.interrupts import Terminated, end_at_second_signal
 from htsrl.runs.comparison import compare
+from htsrl.runs.folder import RunFolder
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -52,11 +54,20 @@ class Eval:
     log_info: Annotated[Repeatable, tyro.conf.arg(metavar="KEY")] = ()
     """Also print the mean of this key's number in `info` at an episode's end; `is_success`, and what the run logs, are
     printed anyway."""
+    reward: Annotated[Repeatable, tyro.conf.arg(metavar="MODULE:FUNCTION")] = ()
+    """Of a run on text: what scores completions in place of the run's own rewards."""
     policy: VersionFlags = field(default_factory=VersionFlags)
     code: CodeFlags = field(default_factory=CodeFlags)
 
     def run(self) -> int:
         self.code.open(self.run_dir)
+        if collector_of(RunFolder.existing(self.run_dir).load_config().experiment.env):
+            from htsrl.cli.evaluate_text import TextPrompts, print_text_evaluation
+
+            which = TextPrompts(self.episodes, self.seed, self.sampled, self.reward)
+            return print_text_evaluation(self.run_dir, which, self.policy, self.code)
+        if self.reward:
+            raise ConfigError("--reward is for runs on text; an environment gives rewards itself")
         with EpisodeProgress(self.episodes) as progress:
             evaluation = evaluate(
                 self.run_dir,
@@ -154,7 +165,8 @@ def _parse(arguments: Sequence[str]) -> Command:
         return _Version()
     wants_all = "--help-all" in arguments
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
-    defaults = train_defaults(arguments)
+    # Other commands have an --algo of their own.
+    defaults = train_defaults(arguments if arguments[:1] != ["rlhf"] else [])
     if arguments[:1] == ["train"]:
         arguments = with_new_names(arguments, Flags(type(defaults)))
     resuming = Resume(tyro.MISSING, placement=resume_defaults(arguments))

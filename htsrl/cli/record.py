@@ -29,7 +29,8 @@ class Record:
     format: Literal["mp4", "gif"] = "mp4"
     """Without --output: what to write."""
     output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """File that ends in .mp4 or .gif. None: RUN_DIR/videos/step-STEPS-seed-SEED.mp4."""
+    """File that ends in .mp4 or .gif. None: RUN_DIR/videos/step-STEPS-seed-SEED.mp4, with
+    -sampled behind the seed where that is asked for."""
     env_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """An argument for the environment's constructor, the value in JSON, beside the run's or in place of one of them."""
     policy: VersionFlags = field(default_factory=VersionFlags)

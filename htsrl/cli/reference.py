@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from htsrl.config import A2C, PPO, SAC, Experiment, Network, Placement
-from htsrl.config.algorithm_settings import CommonSettings
+from htsrl.config import Experiment, Network, Placement
+from htsrl.config.algorithm_settings import CommonSettings, own_settings
 from htsrl.metrics.names import METRICS
 
 MADE_BY = "<!-- made by `make reference` -->"
@@ -21,9 +21,7 @@ FLAGS = {"backend": "--placement", "imports": "--import", "env": "ENV_ID", "env_
 """Settings whose flag is not their name."""
 SECTIONS: Mapping[str, type] = {
     "Experiment": Experiment,
-    "PPO": PPO,
-    "A2C": A2C,
-    "SAC": SAC,
+    **{cls.__name__: cls for cls in own_settings().values()},
     "Network": Network,
     "Placement": Placement,
 }
@@ -87,9 +85,11 @@ def documented_fields(cls: type) -> Iterator[tuple[dataclasses.Field[Any], str]]
 
 
 def _docstrings(cls: type) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    for base in cls.__bases__:
+        docs |= _docstrings(base) if dataclasses.is_dataclass(base) else {}
     (body,) = ast.parse(inspect.getsource(cls)).body
     assert isinstance(body, ast.ClassDef)
-    docs = {}
     for statement, following in zip(body.body, body.body[1:], strict=False):
         match statement, following:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):

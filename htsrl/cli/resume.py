@@ -36,6 +36,8 @@ class Resume:
     """Environment steps in all, if not as many as before."""
     stop_at_return: float | Literal["none", "as before"] = "as before"
     """End early at this mean return; none lifts the limit."""
+    source: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where the run's dataset lies now, if it was moved."""
     allow_different_numerics: bool = False
     """Go on with another machine, library, simulator or code of htsrl than before; the run is marked for good."""
     code: CodeFlags = field(default_factory=CodeFlags)
@@ -53,6 +55,7 @@ class Resume:
             self.code.named_env,
             self.allow_different_numerics,
             Vouched(imports=self.code.imports, everything=self.code.trust),
+            self.source,
         )
         watching = self.observers.watching()
         result = resume_watched(RunFolder.existing(self.run_dir), changes, watching)

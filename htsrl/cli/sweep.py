@@ -23,7 +23,7 @@ class SweepCommand:
     spec: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SPEC.toml")]
     """What to train, which settings to search, and how (docs/sweeps.md)."""
     run_dir: Path | None = None
-    """Folder of the sweep; the same command again goes on with what is in it. None: runs/sweep-SPEC."""
+    """Folder of the sweep; the same command again continues what is in it. None: runs/sweep-SPEC."""
     parallel: int | None = None
     """Runs at a time. None: one per core."""
     cores: int | None = None

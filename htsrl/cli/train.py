@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
@@ -16,12 +16,21 @@ import tyro
 
 from htsrl.cli.arguments import Flags, refuse_names_from_elsewhere, with_new_names
 from htsrl.cli.folder import ConsoleFlags, ObserverFlags, find_modules_here
-from htsrl.config import Config, Experiment, Network, Placement
-from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
+from htsrl.config import NO_ENV, Config, Experiment, Network, Placement
+from htsrl.config.algorithm_settings import (
+    DEFAULT_ALGORITHM,
+    NamedAlgorithm,
+    algorithm_name,
+    own_settings,
+    registered,
+    settings_class,
+)
 from htsrl.config.file import load_config, named_env, resolve_algorithm, resolve_typed_env
 from htsrl.config.fit import choices, fitted
-from htsrl.config.presets import PRESETS, preset, preset_name
+from htsrl.config.presets import KINDS, preset, preset_name, presets_of
 from htsrl.config.schedule_names import registered as registered_schedules
+from htsrl.config.sync_rule_names import EVERY
+from htsrl.config.sync_rule_names import registered as registered_rules
 from htsrl.dataflow.trajectory import SUCCESS
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
@@ -32,10 +41,9 @@ from htsrl.metrics.result import RunResult
 from htsrl.observers.dispatch import Watching
 from htsrl.plain_files import printable
 from htsrl.runs.folder import RunFolder
-from htsrl.runs.trust import Vouched, admit_file
+from htsrl.runs.trust import Vouched, admit_file, admit_placement
 from htsrl.train import resume_or_start, train_watched
 
-NO_ENV = ""
 Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
@@ -56,6 +64,7 @@ class _ExperimentFlags(Experiment):
     imports: Annotated[Repeatable, tyro.conf.arg(name="import", metavar="MODULE")] = ()
     """Import this module in every process first, for environments that register themselves."""
     env_args: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+    sync_args: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
     network: _NetworkFlags = field(default_factory=_NetworkFlags)
     init_from: Annotated[str | None, tyro.conf.arg(metavar="RUN[@best|@N]")] = None
     """Begin with the weights of another run, taken over by name and shape: its newest version, the checkpoint with the
@@ -63,12 +72,16 @@ class _ExperimentFlags(Experiment):
     schedule: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(registered_schedules()) + ",MODULE:CLASS}")] = "hts"
     """hts: learn while rolling out, `lag` versions behind. sync: in turn, lag 0. lockstep: sync with a barrier at every
     step, the classic baseline. async: nobody waits, and no two runs are alike, as IMPALA and GA3C."""
+    sync_rule: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(registered_rules()) + ",MODULE:CLASS}")] = EVERY
+    """When learners meet. every: gradients are averaged at each optimizer step, which is one learner's result. fixed,
+    qsr, selsync: parameters are averaged now and then. sync_switch: after every update, later asynchronously."""
 
 
 @dataclass(frozen=True)
 class PlacementFlags(Placement):
-    backend: Annotated[Literal["inline", "processes"], tyro.conf.arg(name="placement")] = "processes"
-    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+    backend: Annotated[Literal["inline", "processes", "ray"], tyro.conf.arg(name="placement")] = "processes"
+    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own.
+    ray: executors and actors on the nodes of a Ray cluster, or of a local Ray. Needs `pip install 'htsrl[ray]'`."""
     sinks: Annotated[
         tyro.conf.UseAppendAction[tuple[Literal["csv", "wandb", "mlflow", "trackio"], ...]],
         tyro.conf.arg(name="sink"),
@@ -84,12 +97,14 @@ class PlacementFlags(Placement):
 class _TrainFlags:
     algo: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(registered()) + ",MODULE:CLASS}")]
     """Algorithm, by name or one of your own; its flags are listed below."""
-    preset: Literal["auto", "none", "atari", "football", "mujoco"]
+    preset: Literal["auto", "none", "atari", "classic_control", "football", "mujoco"]
     """Settings to start from; auto takes those for the kind of environment, if there are any. Flags override it."""
     config: Path | None
     """Start from this file, such as the config.json of another run, and no preset; flags override it."""
     env_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")]
     """An argument for the environment's constructor, the value in JSON."""
+    sync_arg: Annotated[Repeatable, tyro.conf.arg(metavar="KEY=VALUE")]
+    """A setting of the sync rule, the value in JSON, such as local_updates=8."""
     trust: bool
     """Run whatever code the file of --config names, as if you had written it."""
     named: tyro.conf.Suppress[tuple[str, ...]]
@@ -116,12 +131,16 @@ class _TrainFlags:
             imports = tuple(module for module in flags.imports if module in self.named)
             vouched = Vouched(env=flags.env in self.named, imports=imports, everything=self.trust)
             admit_file(self.config, plain(Experiment, flags), vouched)
+            admit_placement(self.config, plain(Placement, self.placement), vouched)
         find_modules_here()
         env_args = {**flags.env_args, **dict(parse_env_arg(text) for text in self.env_arg)}
-        asked = dataclasses.replace(plain(Experiment, flags), env=resolve_typed_env(flags.env), env_args=env_args)
+        sync_args = {**flags.sync_args, **dict(parse_sync_arg(text) for text in self.sync_arg)}
+        asked = dataclasses.replace(
+            plain(Experiment, flags), env=resolve_typed_env(flags.env), env_args=env_args, sync_args=sync_args
+        )
         experiment = asked
         preset = preset_name(flags.env) if self.preset == "auto" and self.config is None else self.preset
-        if self.algo in PRESETS.get(preset or "none", {}):
+        if preset in presets_of(self.algo):
             warn_on_stderr(f"preset    {preset} ({self.algo}); --preset none starts from the plain defaults")
             experiment = fitted(asked, self.given)
             for line in choices(asked, experiment):
@@ -138,11 +157,11 @@ class _TrainFlags:
 
     def _train_group(self, config: Config, seeds: str) -> None:
         from htsrl.cli.group import train_group
-        from htsrl.sweeps.job import Job
+        from htsrl.sweeps.job import TrainJob
 
         if "seed" in self.given:
             raise ConfigError(f"--seed and --seeds {seeds} both say which seeds; give one of them")
-        job = Job(config, self.observers.watching, config.placement.eval_episodes)
+        job = TrainJob(config, self.observers.watching, config.placement.eval_episodes)
         train_group(job, seeds, self.parallel, self.cores, keeps_placement="placement" in self.given)
 
 
@@ -158,19 +177,14 @@ def train_command(algo: str) -> Any:
 
 def train_defaults(arguments: Sequence[str]) -> Any:
     """The command's defaults: those of the algorithm and the file that the arguments name."""
-    first_look = ArgumentParser(add_help=False, allow_abbrev=False)
-    first_look.add_argument("--algo", nargs="?")
-    first_look.add_argument("--config", nargs="?", type=Path)
-    first_look.add_argument("--preset", nargs="?", default="auto")
-    first_look.add_argument("--import", nargs="?", action="append", default=[], dest="imports")
-    known, _ = first_look.parse_known_args(arguments)
+    known = _first_look(arguments)
     # The environment stays a name for now: one on the command line goes before it.
     base = load_config(known.config, env=named_env(known.config) or NO_ENV) if known.config else None
     if base is not None and known.algo is None and isinstance(base.experiment.algorithm, NamedAlgorithm):
         admit_file(known.config, base.experiment, Vouched(env=True, everything="--trust" in arguments))
     if known.algo is not None or base is not None:
         find_modules_here()
-    algo = known.algo or (algorithm_name(base.experiment.algorithm) if base else "ppo")
+    algo = known.algo or (algorithm_name(base.experiment.algorithm) if base else DEFAULT_ALGORITHM)
     try:
         command = train_command(algo)
     except ConfigError as error:
@@ -179,20 +193,19 @@ def train_defaults(arguments: Sequence[str]) -> Any:
         arguments = with_new_names(arguments, Flags(command))
     name = _preset(known.preset, base, arguments, algo)
     settings = preset(NO_ENV, algo, name) if name != "none" else base and base.experiment
-    experiment = _flags(typing.get_type_hints(command)["experiment"], settings)
-    # Another algorithm of the file's is not even imported: nobody has said that its code may run.
-    is_files = algorithm_name(experiment.algorithm) == algo
-    algorithm = resolve_algorithm(experiment.algorithm) if is_files else settings_class(algo)()
-    experiment = dataclasses.replace(experiment, algorithm=algorithm)
+    experiment = _experiment_flags(command, algo, settings)
+    if experiment.env is tyro.MISSING and (known.source or experiment.source):
+        experiment = dataclasses.replace(experiment, env=NO_ENV)  # for evaluations alone, and so it may be left out
     placement = dataclasses.replace(_flags(PlacementFlags, base and base.placement), run_dir=None)
     given = Flags(command).given(arguments)
     if list(arguments[:1]) == ["train"]:
-        others = {other: Flags(train_command(other)) for other in BUILT_IN if other != algo}
+        others = {other: Flags(train_command(other)) for other in own_settings() if other != algo}
         refuse_names_from_elsewhere(arguments, Flags(command), others, algo)
     return command(
         algo,
         name,
         known.config,
+        (),
         (),
         trust=False,
         named=(*Flags(command).words(arguments)[1:], *filter(None, known.imports)),
@@ -208,9 +221,28 @@ def train_defaults(arguments: Sequence[str]) -> Any:
     )
 
 
+def _first_look(arguments: Sequence[str]) -> Namespace:
+    """What the flags themselves, or their defaults, follow from."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--algo", nargs="?")
+    parser.add_argument("--config", nargs="?", type=Path)
+    parser.add_argument("--preset", nargs="?", default="auto")
+    parser.add_argument("--source", nargs="?")
+    parser.add_argument("--import", nargs="?", action="append", default=[], dest="imports")
+    return parser.parse_known_args(arguments)[0]
+
+
+def _experiment_flags(command: Any, algo: str, settings: Any) -> Any:
+    experiment = _flags(typing.get_type_hints(command)["experiment"], settings)
+    # Another algorithm of the file's is not even imported: nobody has said that its code may run.
+    is_files = algorithm_name(experiment.algorithm) == algo
+    algorithm = resolve_algorithm(experiment.algorithm) if is_files else settings_class(algo)()
+    return dataclasses.replace(experiment, algorithm=algorithm)
+
+
 def _preset(asked: str | None, base: Config | None, arguments: Sequence[str], algo: str) -> Any:
     """The preset's name; with auto, it is that of the environment, which is one of the arguments."""
-    if asked not in {"auto", "none", *PRESETS}:
+    if asked not in {"auto", "none", *KINDS}:
         return "none"  # the parser refuses it in a moment
     if asked != "auto":
         if base is not None and asked != "none":
@@ -219,7 +251,7 @@ def _preset(asked: str | None, base: Config | None, arguments: Sequence[str], al
     if base is not None:
         return "none"
     names = [name for name in map(preset_name, Flags(train_command(algo)).words(arguments)) if name]
-    return next((name for name in names if algo in PRESETS[name]), "none")
+    return next((name for name in names if name in presets_of(algo)), "none")
 
 
 def _flags(cls: Any, values: Any) -> Any:
@@ -238,9 +270,18 @@ def plain(cls: Any, flags: Any) -> Any:
 
 def parse_env_arg(text: str) -> tuple[str, Any]:
     """`key=value`, the value as JSON where it is, else as the text itself."""
+    return _parse_arg(text, "--env-arg", "gravity=9.81")
+
+
+def parse_sync_arg(text: str) -> tuple[str, Any]:
+    """The same of a setting of the sync rule."""
+    return _parse_arg(text, "--sync-arg", "local_updates=8")
+
+
+def _parse_arg(text: str, flag: str, example: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise ConfigError(f"--env-arg {text} must be KEY=VALUE, such as --env-arg gravity=9.81")
+        raise ConfigError(f"{flag} {text} must be KEY=VALUE, such as {flag} {example}")
     try:
         return key, json.loads(value)
     except json.JSONDecodeError:
@@ -275,7 +316,8 @@ def print_result(result: RunResult) -> None:
     folder = RunFolder(result.run_dir)
     mean_return = "no episode ended" if result.mean_return is None else f"{result.mean_return:.2f}"
     print(f"return    {mean_return} (mean of the last 100 training episodes)")
-    print(f"steps     {result.steps:,} in {result.seconds:.1f} s, {result.steps_per_second:,.0f} steps/s")
+    starting = f" ({result.starting_seconds:.1f} s until the first update)" if result.starting_seconds >= 1 else ""
+    print(f"steps     {result.steps:,} in {result.seconds:.1f} s{starting}, {result.steps_per_second:,.0f} steps/s")
     print(f"digest    {result.digest}")
     print(f"curve     {result.run_dir / folder.curve_file.name}")
     print(f"run       {result.run_dir}")

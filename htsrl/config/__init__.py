@@ -1,9 +1,9 @@
-"""What a user can set: settings and their defaults, checks, files, presets."""
+"""What a user can set: settings and their defaults, checks, files, presets. An algorithm's are in its own folder."""
 
-from htsrl.config.a2c import A2C
 from htsrl.config.configuration import Config, as_experiment, with_seed
 from htsrl.config.experiment import (
     MAX_BACKPROPAGATION,
+    NO_ENV,
     USUAL_MINIBATCHES,
     AlgorithmSettings,
     EnvFactory,
@@ -11,16 +11,12 @@ from htsrl.config.experiment import (
 )
 from htsrl.config.network import Network, NetworkFactory
 from htsrl.config.placement import MAX_ENVS_ON_THREADS, MAX_THREADS, Placement, available_cores
-from htsrl.config.ppo import PPO
-from htsrl.config.sac import SAC
 
 __all__ = [
-    "A2C",
     "MAX_BACKPROPAGATION",
     "MAX_ENVS_ON_THREADS",
     "MAX_THREADS",
-    "PPO",
-    "SAC",
+    "NO_ENV",
     "USUAL_MINIBATCHES",
     "AlgorithmSettings",
     "Config",

@@ -1,14 +1,18 @@
 """An algorithm's settings as the runtime sees them: which class they belong to, and those that it acts on itself.
 
-An algorithm is a class with a frozen dataclass `Settings`. Those of htsrl's own algorithms are in `htsrl.config`, which
-executors can read without torch; an algorithm of one's own defines its `Settings` inside the class.
+An algorithm is a class with a frozen dataclass `Settings`. Each of htsrl's own is a folder in `htsrl/algorithms`, whose
+settings are apart from what computes, so that executors can read them without torch; nobody lists these folders. An
+algorithm of one's own may define its `Settings` inside the class.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import cloudpickle
@@ -16,14 +20,33 @@ import cloudpickle
 from htsrl.config.plugins import entry_points_of, import_named
 from htsrl.errors import ConfigError
 
-BUILT_IN: Mapping[str, str] = {
-    "a2c": "htsrl.algorithms.a2c:A2CAlgorithm",
-    "ppo": "htsrl.algorithms.ppo:PPOAlgorithm",
-    "sac": "htsrl.algorithms.sac:SACAlgorithm",
-}
+OWN_ALGORITHMS = "htsrl.algorithms"
+"""Every package in it is an algorithm, and exports its settings alone. These say the `name` that it is known by, as
+which MODULE:CLASS the `algorithm` is found, what its `metrics` mean, and may have `presets`, `rules` for fields of
+theirs, and `main_settings`, those that `--help` shows at first."""
+DEFAULT_ALGORITHM = "ppo"
 ENTRY_POINTS = "htsrl.algorithms"
 """The group under which installed packages register algorithms, as `name = "module:Class"`."""
 NESTED = ".Settings"
+
+
+@cache
+def own_settings() -> Mapping[str, Any]:
+    """The settings of htsrl's own algorithms by name."""
+    places = importlib.import_module(OWN_ALGORITHMS).__path__
+    names = sorted(module.name for module in pkgutil.iter_modules(places) if module.ispkg)
+    modules = [importlib.import_module(f"{OWN_ALGORITHMS}.{name}") for name in names]
+    exported = [getattr(module, name) for module in modules for name in module.__all__]
+    return {settings.name: settings for settings in exported}
+
+
+def is_own(name: str) -> bool:
+    """Whether it is an algorithm of htsrl's own."""
+    return name in own_settings()
+
+
+def default_algorithm() -> Any:
+    return own_settings()[DEFAULT_ALGORITHM]()
 
 
 @dataclass(frozen=True)
@@ -48,15 +71,21 @@ class CommonSettings:
     rmsprop_decay: float = 0.99
     optimizer_epsilon: float = 1e-5
     replay_capacity: int = 0
+    learns_offline: bool = False
+    priority_exponent: float = 0.0
+    minibatch_size: int = 1
+    update_to_data: float = 1.0
     required_network: Mapping[str, Any] = field(default_factory=dict)
+    own_exploration: bool = False
 
     @classmethod
     def of(cls, settings: Any) -> CommonSettings:
         names = [own.name for own in dataclasses.fields(cls)]
         if isinstance(settings, PackedSettings):
             return settings.common
-        if isinstance(settings, NamedAlgorithm):
-            return cls(**{name: settings.settings[name] for name in names if name in settings.settings})
+        if isinstance(settings, NamedAlgorithm):  # a file has no say in whether code runs when a policy is built
+            given = {name: settings.settings[name] for name in names if name in settings.settings}
+            return cls(**given | {"own_exploration": False})
         return cls(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
 
 
@@ -75,6 +104,11 @@ class PackedSettings:
         return cloudpickle.loads(self.pickled)
 
 
+def unpacked(settings: Any) -> Any:
+    """The settings themselves, wherever they came from; those on their way import the module of their algorithm."""
+    return settings.unpacked() if isinstance(settings, PackedSettings) else settings
+
+
 def has_minibatches(settings: Any) -> bool:
     """Whether the batch is shuffled into pieces, which then must divide it."""
     return hasattr(settings, "num_minibatches")
@@ -83,7 +117,8 @@ def has_minibatches(settings: Any) -> bool:
 def registered() -> Mapping[str, str]:
     """The algorithms known by a name, as MODULE:CLASS; htsrl's own cannot be replaced."""
     installed = entry_points_of(ENTRY_POINTS)
-    return {**BUILT_IN, **{name: target for name, target in installed.items() if name not in BUILT_IN}}
+    own = {name: str(settings.algorithm) for name, settings in own_settings().items()}
+    return {**own, **{name: target for name, target in installed.items() if name not in own}}
 
 
 def load_algorithm(name: str) -> Any:
@@ -96,8 +131,8 @@ def load_algorithm(name: str) -> Any:
 
 def settings_class(name: str) -> Any:
     """The settings of an algorithm; of htsrl's own without importing what computes."""
-    if name in BUILT_IN:
-        return _own_settings()[name]
+    if is_own(name):
+        return own_settings()[name]
     return load_algorithm(name).Settings
 
 
@@ -111,7 +146,7 @@ def algorithm_name(settings: Any) -> str:
     if isinstance(settings, NamedAlgorithm):
         return settings.name
     cls = type(settings)
-    for name, own in _own_settings().items():
+    for name, own in own_settings().items():
         if cls is own:
             return name
         if isinstance(settings, own):
@@ -133,9 +168,3 @@ def algorithm_name(settings: Any) -> str:
         )
     target = f"{cls.__module__}:{outer}"
     return next((name for name, known in registered().items() if known == target), target)
-
-
-def _own_settings() -> Mapping[str, type]:
-    from htsrl.config import A2C, PPO, SAC
-
-    return {"a2c": A2C, "ppo": PPO, "sac": SAC}

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from htsrl.config import Experiment
-from htsrl.config.presets import preset, preset_name
+from htsrl.config.presets import preset, preset_name, presets_of
 
 SPELLED_OUT = ("schedule", "num_envs", "sync_interval", "total_steps", "seed")
 """Flags of `htsrl train` that are given even where they are the default: what a reader wants to know."""
-NO_PLAIN_FLAGS = ("env", "env_args", "imports", "algorithm", "network")
+NO_PLAIN_FLAGS = ("env", "env_args", "imports", "sync_args", "algorithm", "network")
 
 
 def train_command(experiment: Experiment, eval_episodes: int = 0) -> str:
@@ -21,12 +21,15 @@ def train_command(experiment: Experiment, eval_episodes: int = 0) -> str:
     env, algorithm = experiment.env, experiment.algorithm
     assert isinstance(env, str), f"{env} is a callable, which has no place on a command line"
     words = ["htsrl", "train", env, "--algo", algorithm.name]
-    defaults = preset(env, algorithm.name) if preset_name(env) else Experiment(env, algorithm=type(algorithm)())
+    has_preset = preset_name(env) in presets_of(algorithm.name)
+    defaults = preset(env, algorithm.name) if has_preset else Experiment(env, algorithm=type(algorithm)())
     words += flags(experiment, defaults, leave_out=NO_PLAIN_FLAGS, always=SPELLED_OUT)
     words += flags(algorithm, defaults.algorithm)
     words += flags(experiment.network, defaults.network)
     for key, value in experiment.env_args.items():
         words += ["--env-arg", f"{key}={json.dumps(value)}"]
+    for key, value in experiment.sync_args.items():
+        words += ["--sync-arg", f"{key}={json.dumps(value)}"]
     for module in experiment.imports:
         words += ["--import", module]
     if eval_episodes:

@@ -14,25 +14,32 @@ from typing import Any
 
 import numpy as np
 
-from htsrl.config import PPO, Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
-from htsrl.config.algorithm_settings import BUILT_IN, NamedAlgorithm, algorithm_name, registered, settings_class
+from htsrl.config import Config, EnvFactory, Experiment, Network, NetworkFactory, Placement
+from htsrl.config.algorithm_settings import (
+    DEFAULT_ALGORITHM,
+    NamedAlgorithm,
+    algorithm_name,
+    is_own,
+    registered,
+    settings_class,
+)
 from htsrl.config.field_types import converted
 from htsrl.config.old_names import OF_NETWORK, note_old_name, old_names_in, with_new_names
 from htsrl.config.plugins import place_of
 from htsrl.config.schedule_names import registered as registered_schedules
+from htsrl.config.sync_rule_names import registered as registered_sync_rules
 from htsrl.errors import ConfigError
 from htsrl.plain_files import DOCUMENT_LIMIT_BYTES, parsed, read_document, read_plain
 
 CALLABLE = "callable "
 """So begins the name of an environment that was no id."""
-PPO_SETTINGS_BEFORE_LAG_CORRECTION = 19
-"""A run's folder has all that there were. One without that choice was begun when PPO corrected nothing."""
 
 
 def to_json(config: Config) -> str:
     experiment = _plain(config.experiment)
     experiment["env"] = env_name(config.experiment.env)
     experiment["env_args"] = {name: _number(value) for name, value in config.experiment.env_args.items()}
+    experiment["sync_args"] = {name: _number(value) for name, value in config.experiment.sync_args.items()}
     experiment["algorithm"] = _algorithm_document(config.experiment.algorithm)
     experiment["network"]["policy"] = network_name(config.experiment.network.policy)
     return json.dumps({"experiment": experiment, "placement": _plain(config.placement)}, indent=2) + "\n"
@@ -76,11 +83,12 @@ def from_document(document: Any, env: str | EnvFactory | None = None) -> Config:
         raise ConfigError("the configuration names no environment; give experiment.env")
     if env is not None:
         experiment["env"] = env
-    experiment["algorithm"] = _algorithm(experiment.get("algorithm", {"name": "ppo"}))
-    experiment["network"] = _build(Network, with_new_names(experiment.get("network", {})), "experiment.network")
-    built = _build(Experiment, experiment, "experiment")
+    experiment["algorithm"] = _algorithm(experiment.get("algorithm", {"name": DEFAULT_ALGORITHM}))
+    experiment["network"] = build_section(Network, with_new_names(experiment.get("network", {})), "experiment.network")
+    built = build_section(Experiment, experiment, "experiment")
     place_of("schedule", built.schedule, registered_schedules())
-    return Config(built, placement=_build(Placement, sections.get("placement", {}), "placement"))
+    place_of("sync rule", built.sync_rule, registered_sync_rules())
+    return Config(built, placement=build_section(Placement, sections.get("placement", {}), "placement"))
 
 
 def env_name(env: str | EnvFactory) -> str:
@@ -161,7 +169,7 @@ def resolve_algorithm(algorithm: Any) -> Any:
     """The settings behind a name, importing the module that it is in; any others as they are."""
     if not isinstance(algorithm, NamedAlgorithm):
         return algorithm
-    return _build(settings_class(algorithm.name), algorithm.settings, "experiment.algorithm")
+    return build_section(settings_class(algorithm.name), algorithm.settings, "experiment.algorithm")
 
 
 def _algorithm_document(algorithm: Any) -> dict[str, Any]:
@@ -178,14 +186,15 @@ def _algorithm(section: Any) -> Any:
     if not isinstance(name, str):
         raise ConfigError(f'experiment.algorithm.name={name!r} must be text, such as "ppo"')
     settings = {key: value for key, value in section.items() if key != "name"}
-    if name not in BUILT_IN and (":" in name or name in registered()):
+    if not is_own(name) and (":" in name or name in registered()):
         return NamedAlgorithm(name, settings)
-    if name == PPO.name and len(settings) >= PPO_SETTINGS_BEFORE_LAG_CORRECTION:
-        settings.setdefault("lag_correction", "none")
-    return _build(settings_class(name), settings, "experiment.algorithm")
+    cls = settings_class(name)
+    upgraded = cls.of_older_file(settings) if hasattr(cls, "of_older_file") else settings
+    return build_section(cls, upgraded, "experiment.algorithm")
 
 
-def _build(cls: Any, section: Any, where: str) -> Any:
+def build_section(cls: Any, section: Any, where: str) -> Any:
+    """A dataclass from names and values, each in its declared type; ConfigError for the first that does not fit."""
     values = dict(_checked_mapping(section, _names(cls), where))
     hints = _hints(cls)
     for name, value in values.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from htsrl.config import MAX_BACKPROPAGATION, USUAL_MINIBATCHES, Experiment
 from htsrl.config.algorithm_settings import CommonSettings, has_minibatches
-from htsrl.config.check import most_shards
+from htsrl.config.check_sizes import max_shards
 
 
 def fitted(experiment: Experiment, asked: Collection[str]) -> Experiment:
@@ -18,10 +18,11 @@ def fitted(experiment: Experiment, asked: Collection[str]) -> Experiment:
     algorithm = experiment.algorithm
     if has_minibatches(algorithm) and algorithm.num_minibatches and _can_be_cut(experiment):
         if "num_minibatches" not in asked:
-            pieces = experiment.minibatches_near(algorithm.num_minibatches)
+            pieces = experiment.per_replica.minibatches_near(algorithm.num_minibatches)
             experiment = replace(experiment, algorithm=replace(algorithm, num_minibatches=pieces))
         if "gradient_shards" not in asked:
-            most = max(most_shards(experiment, experiment.num_envs), 1)
+            own = experiment.per_replica
+            most = max(max_shards(own, own.num_envs) * experiment.gradient_shards // experiment.num_shards, 1)
             experiment = replace(experiment, gradient_shards=min(experiment.gradient_shards, most))
     return experiment
 
@@ -33,6 +34,8 @@ def _can_be_cut(experiment: Experiment) -> bool:
         experiment.unroll_steps,
         experiment.network.backpropagation_length,
     )
+    if experiment.learners < 1 or experiment.num_envs % experiment.learners:
+        return False
     if min(experiment.num_envs, alpha, unroll, 1 if length is None else length) < 1:
         return False
     return alpha % unroll == 0 and unroll % experiment.sequence_steps == 0
@@ -43,9 +46,10 @@ def choices(given: Experiment, chosen: Experiment) -> list[str]:
     lines = []
     if has_minibatches(given.algorithm):
         wished = given.algorithm.num_minibatches or USUAL_MINIBATCHES
-        if chosen.num_minibatches != wished:
+        own = chosen.per_replica
+        if own.num_minibatches != wished:
             lines.append(
-                f"--num-minibatches {chosen.num_minibatches}, for {_batch(chosen)} cannot be cut into the usual "
+                f"--num-minibatches {own.num_minibatches}, for {_batch(own)} cannot be cut into the usual "
                 f"{wished} of equal size, two steps or more"
             )
     if chosen.gradient_shards != given.gradient_shards:

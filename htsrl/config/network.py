@@ -39,5 +39,9 @@ class Network:
     """Logarithm of the standard deviation that continuous actions start with."""
     state_dependent_std: bool = False
     """Let the standard deviation of continuous actions depend on what is seen; SAC's always does."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """In which numbers the encoders of images multiply, when acting and learning. bfloat16: about half the time on a
+    CPU that has instructions for it; weights, optimizer, heads and losses stay float32. auto: bfloat16 for images on
+    such a CPU; the run's configuration says what was chosen."""
     normalize_observations: bool = False
     """Bring observations to mean 0 and deviation 1 by running statistics, which are updated at barriers."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from htsrl.errors import ConfigError
-from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.plain_files import printable
+from htsrl.stderr import warn_on_stderr
 
 OF_NETWORK: Mapping[str, str] = {"memory": "recurrent", "memory_size": "recurrent_size"}
 """Today's names by the old ones."""

@@ -9,32 +9,42 @@ from typing import Literal
 
 MAX_THREADS = 96
 """Of one executor: they share an interpreter's lock, and a fault handler shows the stacks of a hundred."""
-MAX_ENVS_ON_THREADS = 4 * MAX_THREADS
-"""Of one run: each has a file descriptor in every process, and a thousand is a common limit."""
+MAX_ENVS_ON_THREADS = 1024
+"""Of one run: each has a thread, and a file descriptor in every process."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """All that must not change the result of a run: who works where, and what is shown of it."""
 
-    backend: Literal["inline", "processes"] = "processes"
-    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own."""
+    backend: Literal["inline", "processes", "ray"] = "processes"
+    """inline: everything in this process (debugger, oracle). processes: executors, actors and learner in their own.
+    ray: executors and actors on the nodes of a Ray cluster, or of a local Ray. Needs `pip install 'htsrl[ray]'`."""
     num_executors: int | None = None
     """Processes that step environments. None: one per core, less one where the learner works at the same time and a
     step takes less than the networks do: a millisecond with images, 40 microseconds without; one for
-    every 96 environments that step on threads."""
+    every 96 environments that step on threads. With placement ray: on each island, where None is one per core."""
     num_actors: int | None = None
-    """Processes that run the policy; 0 lets every executor act for its own environments. None: 0 on the CPU, unless
-    executors step on threads; else 1."""
+    """Processes that run the policy, with placement ray on each island; 0 lets every executor act for its own
+    environments. None: 0 on the CPU, unless executors step on threads; else 1."""
     executor_threads: bool | None = None
     """Step every environment on a thread of its own: for environments whose steps wait, for a server, another process
-    or a clock, let other threads run meanwhile, and bear one another in one process. None: where a look at two shows
+    or a clock, let other threads run meanwhile, and can share a process. None: where a look at two shows
     that they do, and there are more than cores, unless num_executors is given."""
     learner_workers: int | None = None
     """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
     networks do not run on the CPU, or everything in one process."""
+    auto_tune: bool = False
+    """Try several numbers of executors and learner workers while the run goes on, some updates each, and train on with
+    the fastest: it is stopped and resumed for each, to the same bits. Goes with placement processes."""
     device: str = "cpu"
     """Where the networks run: cpu, cuda, cuda:1 ..."""
+    nodes: int | None = None
+    """With placement ray, how many islands of executors and actors there are, on as many nodes if there are so many.
+    None: one for each node."""
+    ray_address: str | None = None
+    """The Ray cluster to join, as HOST:PORT, or auto for the one that this machine belongs to. None: start a Ray on
+    this machine, which nobody else can reach."""
     run_dir: Path | None = None
     """Folder for this run's results; must not exist yet. None: a new one under runs/."""
     checkpoint_every_seconds: float | None = 300.0
@@ -74,6 +84,12 @@ class Placement:
     progress: Literal["auto", "live", "plain", "verbose", "off"] = "auto"
     """Progress on the terminal; auto is live on a terminal and plain lines elsewhere, fewer as a run gets long.
     verbose: plain lines all along, and one for every checkpoint. off: warnings only."""
+    step_deadline_seconds: float | None = None
+    """A step that takes longer fails, as if the environment had raised; see on_env_error. None: deadline_seconds."""
+    reset_deadline_seconds: float | None = None
+    """The same for a reset."""
+    max_running: int | None = None
+    """On threads: environments that may be in the middle of a step or reset at once. None: all of them."""
     deadline_seconds: float = 300.0
     """A worker that gets nowhere for so long is killed and started again; when it happens once more, the run ends."""
     check_env: bool = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from htsrl.config.experiment import Experiment
+from htsrl.config.network import Network
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class RunFacts:
     """Whether data may be older than the version that learns from them."""
     mixes_versions: bool
     """Whether several versions may have made a batch."""
+    network: Network = field(default_factory=Network)
+    """What the policy is made of; `network.policy` is None unless the user gave one."""
 
     @classmethod
     def of(cls, experiment: Experiment) -> RunFacts:
@@ -30,9 +33,10 @@ class RunFacts:
             experiment.num_intervals,
             experiment.unroll_steps,
             experiment.sequence_steps,
-            experiment.gradient_shards,
+            experiment.num_shards,
             experiment.overlaps_learning,
             experiment.mixes_versions,
+            experiment.network,
         )
 
     def remaining(self, update: int) -> float:

@@ -17,7 +17,10 @@ BUILT_IN: Mapping[str, str] = {
     "sync": "htsrl.schedules.make:sync",
     "lockstep": "htsrl.schedules.make:lockstep",
     "async": "htsrl.schedules.make:asynchronous",
+    "offline": "htsrl.schedules.make:offline",
 }
+OFFLINE = "offline"
+"""The one of runs that learn from a dataset."""
 ENTRY_POINTS = "htsrl.schedules"
 """The group under which installed packages register schedules, as `name = "module:Class"`."""
 PARTS = (

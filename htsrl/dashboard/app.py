@@ -22,7 +22,7 @@ from htsrl.dashboard.details import VIDEOS, details, video_type, videos
 from htsrl.dashboard.guard import App, Guard
 from htsrl.dashboard.run import Run
 from htsrl.dashboard.timeline_view import timeline_view
-from htsrl.metrics.names import METRICS
+from htsrl.metrics.names import meaning_of
 from htsrl.plain_files import parsed
 
 STATIC = Path(__file__).parent / "static"
@@ -43,6 +43,7 @@ def make_app(root: Path, token: str) -> App:
     routes = [
         Route("/", server.static),
         Route("/api/runs", server.runs),
+        Route("/api/sweeps", server.sweeps),
         Route("/api/curves", server.curves, methods=["POST"]),
         Route("/api/metrics", server.metrics, methods=["POST"]),
         Route("/api/run/{run_id}", server.details),
@@ -74,6 +75,9 @@ class _Server:
         since = request.query_params.get("since", "0")
         return _json(self._catalog.rows(int(since) if re.fullmatch(r"\d{1,12}", since, re.ASCII) else 0))
 
+    def sweeps(self, request: Request) -> Response:
+        return _json(self._catalog.sweeps())
+
     async def curves(self, request: Request) -> Response:
         """Of `{"metric": ..., "known": [[run, version], ...], "buckets": ...}`."""
         question = await _question(request)
@@ -90,8 +94,7 @@ class _Server:
         if not isinstance(ids, list) or not all(isinstance(run_id, str) for run_id in ids):
             raise HTTPException(400)
         names = await run_in_threadpool(self._catalog.metric_names, ids)
-        meanings = {name: meaning for group in METRICS.values() for name, meaning in group.items()}
-        return _json([{"name": name, "meaning": meanings.get(name, "")} for name in names])
+        return _json([{"name": name, "meaning": meaning_of(name)} for name in names])
 
     def details(self, request: Request) -> Response:
         return _json(details(self._run(request)))

@@ -13,7 +13,9 @@ from typing import Any
 from htsrl.dashboard.run import Run
 from htsrl.dashboard.run_files import RunFiles
 from htsrl.dashboard.run_state import held_locks
+from htsrl.dashboard.sweeps import ANALYSIS, MAX_SWEEPS, stamp_text, sweep_name, sweep_view
 
+Parts = tuple[str, ...]
 MAX_DEPTH = 4
 MAX_RUNS = 2_000
 MAX_FOLDERS = 20_000
@@ -37,6 +39,7 @@ class Catalog:
         self._changed_at: dict[str, int] = {}
         self._refreshed_at = -REFRESH_SECONDS
         self._note: str | None = None
+        self._sweeps: list[RunFiles] = []
         self._wanted: dict[str, float] = {}
         self._refreshing = threading.Lock()
         self._counting = threading.Lock()
@@ -69,10 +72,16 @@ class Catalog:
                 "note": self._note,
                 "ids": [run.id for run in runs],
                 "rows": [run.row for run in runs if self._changed_at[run.id] > since],
+                "sweeps": [[sweep_name(files), stamp_text(files)] for files in self._sweeps],
             }
 
+    def sweeps(self) -> list[dict[str, Any]]:
+        """What came of the sweeps that have ended, as far as it can be read."""
+        return [view for files in self._sweeps if (view := sweep_view(files)) is not None]
+
     def _refresh(self) -> None:
-        found, self._note = find_runs(self.root)
+        found, sweeps, self._note = find_runs(self.root)
+        self._sweeps = [RunFiles(self.root, parts) for parts in sweeps]
         self._runs = {parts: self._runs.get(parts) or Run(RunFiles(self.root, parts)) for parts in found}
         self._by_id = {run.id: run for run in self._runs.values()}
         locks = held_locks()
@@ -142,26 +151,30 @@ class Catalog:
                 self._num_asking -= 1
 
 
-def find_runs(root: Path) -> tuple[list[tuple[str, ...]], str | None]:
-    """Folders with a config.json, by the names that lead to them and through no links; and a note where some are left
-    out."""
-    found: list[tuple[str, ...]] = []
-    for number, (parts, is_run) in enumerate(_folders(root)):
-        if number >= MAX_FOLDERS or len(found) >= MAX_RUNS:
-            return found, f"only the first {len(found):,} runs are shown; give a folder with fewer"
+def find_runs(root: Path) -> tuple[list[Parts], list[Parts], str | None]:
+    """Folders with a config.json, and those of sweeps, by the names that lead to them and through no links; and a note
+    where some are left out."""
+    runs: list[Parts] = []
+    sweeps: list[Parts] = []
+    for number, (parts, is_run, is_sweep) in enumerate(_folders(root)):
+        if number >= MAX_FOLDERS or len(runs) >= MAX_RUNS:
+            return runs, sweeps, f"only the first {len(runs):,} runs are shown; give a folder with fewer"
         if is_run:
-            found.append(parts)
-    return found, None
+            runs.append(parts)
+        elif is_sweep and len(sweeps) < MAX_SWEEPS:
+            sweeps.append(parts)
+    return runs, sweeps, None
 
 
-def _folders(root: Path, parts: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _folders(root: Path, parts: Parts = ()) -> Iterator[tuple[Parts, bool, bool]]:
     try:
         with os.scandir(root.joinpath(*parts)) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return
-    is_run = any(entry.name == "config.json" and entry.is_file(follow_symlinks=False) for entry in listed)
-    yield parts, is_run
+    files = {entry.name for entry in listed if entry.is_file(follow_symlinks=False)}
+    is_run = "config.json" in files
+    yield parts, is_run, ANALYSIS in files
     if not is_run and len(parts) < MAX_DEPTH:
         for entry in listed:
             if entry.is_dir(follow_symlinks=False):

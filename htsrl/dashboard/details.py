@@ -9,6 +9,7 @@ from typing import Any
 from htsrl.dashboard.metrics_reader import Record
 from htsrl.dashboard.run import EVALUATIONS_FILE, Run
 from htsrl.dashboard.run_files import read_at
+from htsrl.dashboard.run_state import stop_reason
 from htsrl.dashboard.shown import finite, flat_settings, number, text
 from htsrl.plain_files import parsed, printable
 
@@ -56,10 +57,10 @@ def warnings(run: Run) -> list[str]:
     if run.row.get("state") == "failed":
         found.append("the run ended without a result; `htsrl resume` continues it from its last checkpoint")
     if isinstance(result, dict):
-        if result.get("interrupted"):
-            found.append("the run was interrupted; `htsrl resume` continues it")
-        if reason := text(result.get("stop_reason")):
+        if reason := stop_reason(result):
             found.append(f"the run was stopped: {reason}")
+        elif result.get("interrupted"):
+            found.append("the run was interrupted; `htsrl resume` continues it")
         if num_errors := number(result.get("env_errors")):
             found.append(f"{num_errors:g} episodes were cut short by an exception of their environment")
         if num_restarts := number(result.get("restarts")):

@@ -10,7 +10,7 @@ import xxhash
 
 from htsrl.dashboard.metrics_reader import METRICS_FILE, SECONDS, MetricsReader, Record, last_record, sampled
 from htsrl.dashboard.run_files import RunFiles, Stamp
-from htsrl.dashboard.run_state import HeldLocks, run_state
+from htsrl.dashboard.run_state import HeldLocks, run_state, stop_reason
 from htsrl.dashboard.series import Series
 from htsrl.dashboard.shown import flat_settings, number, text
 
@@ -54,6 +54,7 @@ class Run:
             "id": self.id,
             "name": self.name,
             "state": state,
+            "stop_reason": stop_reason(result),
             "env": settings.get("env"),
             "algorithm": settings.get("algorithm.name"),
             "schedule": settings.get("schedule"),

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from htsrl.dashboard.run_files import RunFiles
+from htsrl.dashboard.shown import text
 
-State = Literal["running", "finished", "interrupted", "failed"]
+State = Literal["running", "finished", "stopped", "interrupted", "failed"]
 LOCK_FILE = ".lock"
 RECENT_SECONDS = 120.0
 """A run of another machine, whose locks cannot be seen from here, counts as running for so long after it wrote."""
@@ -35,8 +36,21 @@ def run_state(files: RunFiles, result: Any, locks: HeldLocks) -> State:
     if _is_running(files, has_result, locks):
         return "running"
     if has_result:
+        if stop_reason(result):
+            return "stopped"
         return "interrupted" if result.get("interrupted") else "finished"
     return "failed"
+
+
+def stop_reason(result: Any) -> str | None:
+    """Why a run ended before its last step: its goal, or whoever asked."""
+    if not isinstance(result, dict):
+        return None
+    if result.get("goal_reached"):
+        return "its return reached stop_at_return"
+    if result.get("eval_goal_reached"):
+        return "its evaluations reached stop_at_eval_return"
+    return text(result.get("stop_reason"))
 
 
 def _is_running(files: RunFiles, has_result: bool, locks: HeldLocks) -> bool:

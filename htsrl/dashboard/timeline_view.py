@@ -93,6 +93,8 @@ def _event(document: Any) -> dict[str, Any] | None:
 
 
 def _mark_stragglers(environments: list[dict[str, Any]]) -> None:
+    """Where one worker steps all of them in turn, none is waited for by the others, and none is marked."""
+    are_beside = len({one["worker"] for one in environments}) > 1
     means = [one["mean_seconds"] for one in environments if one["mean_seconds"]]
     median = statistics.median(means) if len(means) >= 3 else None
     slowest = max(means, default=0.0) / median if median else 0.0
@@ -100,7 +102,7 @@ def _mark_stragglers(environments: list[dict[str, Any]]) -> None:
     limit = max(STRAGGLER_RATIO, 1 + STRAGGLER_SHARE * (slowest - 1))
     for one in environments:
         one["times_median"] = one["mean_seconds"] / median if median and one["mean_seconds"] else None
-        one["is_straggler"] = (one["times_median"] or 0.0) >= limit
+        one["is_straggler"] = are_beside and (one["times_median"] or 0.0) >= limit
 
 
 def _described(one: dict[str, Any], environments: list[dict[str, Any]]) -> str:

@@ -12,9 +12,11 @@ weaker memory order (ARM) would need a fence here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,10 @@ Asked = dict[int, int]
 """Tickets by the environments that wait for an answer."""
 BEGAN_EARLIER, COMING_BACK = -1, -2
 """In place of the row at which an episode began."""
+
+
+MANY_ENVS = 64
+"""From so many on, operations of NumPy are worth finding."""
 
 
 class Request(NamedTuple):
@@ -90,21 +96,24 @@ class Cost(IntEnum):
 
 def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
     """The words that steer a run, by writer."""
+    of_env, of_worker = partial(ArraySpec, watched_by="env"), partial(ArraySpec, watched_by="worker")
     return [
-        ArraySpec("requests", (num_envs,), "int64"),  # the environment's executor
-        ArraySpec("answers", (num_envs,), "int64"),  # the environment's actor
+        of_env("requests", (num_envs,), "int64"),  # the environment's executor
+        of_env("answers", (num_envs,), "int64"),  # the environment's actor
         ArraySpec("completed_rollouts", (num_envs,), "int64"),  # the environment's executor
         ArraySpec("published_version", (1,), "int64"),  # the learner; the supervisor, of one that has died
         ArraySpec("restored_version", (1,), "int64"),  # whoever resumes: that of the checkpoint, plus one; 0: of none
         ArraySpec("checkpoint_time", (1,), "float64"),  # the learner: the last, by the clock of all processes
+        ArraySpec("checkpoint_session", (1,), "int64"),  # whoever makes the first checkpoint since the run was started
         ArraySpec("stop", (1,), "int64"),  # the supervisor
-        ArraySpec("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
-        ArraySpec("inside", (num_envs,), "int64"),  # the environment's executor: odd while the environment runs
-        ArraySpec("env_seconds", (num_envs,), "float64"),  # the environment's executor: spent inside it, about
-        ArraySpec("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
-        ArraySpec("beats", (num_workers,), "int64"),  # each worker its own: one more for each part of an update
-        ArraySpec("waited_seconds", (num_workers,), "float64"),  # each worker its own
-        ArraySpec("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
+        ArraySpec("crossed_bytes", (2,), "int64"),  # the supervisor: what islands sent it, and it them
+        of_env("episodes", (num_envs, 2), "int64"),  # the environment's executor: number, and row that it began at
+        of_env("inside", (num_envs,), "int64"),  # the environment's executor: odd while the environment runs
+        of_env("env_seconds", (num_envs,), "float64"),  # the environment's executor: spent inside it, about
+        of_worker("naps", (num_workers,), "int64"),  # each worker its own: odd while it waits
+        of_worker("beats", (num_workers,), "int64"),  # each worker its own: one more for each part of an update
+        of_worker("waited_seconds", (num_workers,), "float64"),  # each worker its own
+        of_worker("cpu_seconds", (num_workers, len(Cost)), "float64"),  # each worker its own
     ]
 
 
@@ -125,8 +134,17 @@ class Exchange:
         self.cpu_seconds: NDArray[Any] = block["cpu_seconds"]
         self._published_version: Words = block["published_version"]
         self._restored_version: Words = block["restored_version"]
+        self._checkpoint_session: Words = block["checkpoint_session"]
         self._stop: Words = block["stop"]
         self.checkpoint_time: NDArray[Any] = block["checkpoint_time"]
+        self.crossed_bytes: Words = block["crossed_bytes"]
+
+    def of_envs(self, envs: range) -> Exchange:
+        """The same with the words of some environments that are neighbours."""
+        part = copy.copy(self)
+        for name in ("requests", "answers", "completed_rollouts", "episodes", "inside", "env_seconds"):
+            setattr(part, name, getattr(self, name)[envs.start : envs.stop])
+        return part
 
     @property
     def published_version(self) -> int:
@@ -138,11 +156,20 @@ class Exchange:
 
     @property
     def restored_version(self) -> int | None:
-        """The version of the checkpoint that the run goes on from, if there was one."""
+        """The version of the checkpoint that the run was resumed from, if there was one."""
         return int(self._restored_version[0]) - 1 if self._restored_version[0] else None
 
     def note_restored(self, version: int) -> None:
         self._restored_version[0] = version + 1
+
+    @property
+    def checkpoint_session(self) -> int:
+        """A number that tells this start of the run from others; 0 before its first checkpoint."""
+        return int(self._checkpoint_session[0])
+
+    @checkpoint_session.setter
+    def checkpoint_session(self, session: int) -> None:
+        self._checkpoint_session[0] = session
 
     @property
     def stopping(self) -> bool:
@@ -153,6 +180,10 @@ class Exchange:
 
     def pending(self, envs: Words) -> Asked:
         """What those of `envs` that wait for an answer ask for."""
+        if len(envs) > MANY_ENVS:
+            requests = self.requests[envs]
+            waiting = np.flatnonzero(requests != self.answers[envs])
+            return dict(zip(envs[waiting].tolist(), requests[waiting].tolist(), strict=True))
         words = zip(envs.tolist(), self.requests[envs].tolist(), self.answers[envs].tolist(), strict=True)
         return {env: request for env, request, answer in words if request != answer}
 

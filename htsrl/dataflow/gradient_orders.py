@@ -44,7 +44,7 @@ MAX_PARTS = 8
 """Numbers that a loss can be."""
 
 
-class Order(NamedTuple):
+class GradientOrder(NamedTuple):
     """A gradient to take; in shared memory its number comes first."""
 
     update: int
@@ -67,7 +67,7 @@ def gradient_arrays(
     """By writer; `num_rows` is how many steps a batch holds, and so how many sequences at most, and `num_targets` how
     many numbers its gradients aim at for each."""
     return [
-        ArraySpec("gradient_order", (1 + len(Order._fields),), "int64"),  # the learner
+        ArraySpec("gradient_order", (1 + len(GradientOrder._fields),), "int64"),  # the learner
         ArraySpec("gradient_sequences", (num_rows,), "int64"),  # the learner
         ArraySpec("gradient_targets", (num_targets, num_rows), "float32"),  # the learner; some, who takes the shard
         ArraySpec("gradient_answers", (num_workers,), "int64"),  # each gradient worker its own; the learner is number 0
@@ -85,7 +85,7 @@ class GradientOrders:
         self.sequences: Words = block["gradient_sequences"]
         self.targets: NDArray[np.float32] = block["gradient_targets"]
 
-    def issue(self, order: Order) -> None:
+    def issue(self, order: GradientOrder) -> None:
         """Once `sequences` and `targets` were written."""
         assert not self.unanswered(), f"{self.unanswered()} may still be reading order {self._order[0]}"
         self._order[1:] = order
@@ -93,10 +93,10 @@ class GradientOrders:
         self._order[0] += 1
         kill_point("after a gradient order")
 
-    def pending(self, worker: int) -> Order | None:
+    def pending(self, worker: int) -> GradientOrder | None:
         if self._answers[worker] == self._order[0]:
             return None
-        return Order(*self._order[1:].tolist())
+        return GradientOrder(*self._order[1:].tolist())
 
     def answer(self, worker: int) -> None:
         kill_point("before a gradient answer")
@@ -121,7 +121,7 @@ class Helpers:
     ring: Callable[[], None]
     wait: Wait
 
-    def ask(self, order: Order) -> None:
+    def ask(self, order: GradientOrder) -> None:
         self.orders.issue(order)
         self.ring()
 

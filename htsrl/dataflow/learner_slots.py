@@ -1,6 +1,6 @@
 """What the learner knows beside the parameters, in shared memory: a slot for each version, as the parameters have.
 
-It is written before the version is published, so a learner that is started anew goes on from the newest version as
+It is written before the version is published, so a learner that is started again continues from the newest version as
 the one before it would have.
 """
 

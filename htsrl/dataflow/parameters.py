@@ -64,16 +64,17 @@ def parameter_arrays(
     module: nn.Module, num_optimizer_vectors: int, num_slots: int = num_slots_for(max_lag=1), model: str = POLICY
 ) -> list[ArraySpec]:
     """A slot is [parameters, optimizer vectors ...], and beside it the optimizer's step count and the statistics."""
-    slots, steps, statistics = _array_names(model)
+    slots, steps, statistics = array_names(model)
     size, num_statistics = FlatLayout.of(module).size, sum(s.numel() for s in statistics_of(module).values())
+    of_slots, of_statistics = (1, num_statistics) if model == POLICY else (0, 0)
     return [
-        ArraySpec(slots, (num_slots, 1 + num_optimizer_vectors, size), "float32", kept_by="version"),
+        ArraySpec(slots, (num_slots, 1 + num_optimizer_vectors, size), "float32", "version", acting_rows=of_slots),
         ArraySpec(steps, (num_slots,), "float32", kept_by="version"),
-        ArraySpec(statistics, (num_slots, num_statistics), "float64", kept_by="version"),
+        ArraySpec(statistics, (num_slots, num_statistics), "float64", "version", acting_rows=of_statistics),
     ]
 
 
-def _array_names(model: str) -> tuple[str, str, str]:
+def array_names(model: str) -> tuple[str, str, str]:
     """The policy's arrays are called as they are, those of another model by its name too."""
     prefix = "" if model == POLICY else f"model {model}/"
     return f"{prefix}parameter_slots", f"{prefix}optimizer_steps", f"{prefix}statistics"
@@ -110,7 +111,7 @@ class ParameterRing:
         further: Mapping[str, ParameterRing] = MappingProxyType({}),
     ) -> None:
         """`further` are the rings of the algorithm's other models, by name."""
-        slots, steps, statistics = _array_names(model)
+        slots, steps, statistics = array_names(model)
         self.further = further
         self._shared = torch.from_numpy(block[slots])
         self._shared_steps = torch.from_numpy(block[steps])
@@ -140,6 +141,14 @@ class ParameterRing:
             self._mirrored_versions[slot] = version
         return self.modules[slot]
 
+    def vectors(self, version: int) -> NDArray[Any]:
+        """Parameters and optimizer's vectors of a version, a row each, as they lie in shared memory."""
+        return self._shared[self.slot_of(version)].numpy()
+
+    def own_statistics(self, version: int) -> NDArray[Any]:
+        """The running statistics of a version, as they lie in shared memory."""
+        return self._shared_statistics[self.slot_of(version)].numpy()
+
     def acting_arrays(self, version: int) -> list[NDArray[Any]]:
         """All that acting with a committed version depends on: its parameters, and its statistics if it has any."""
         slot = self.slot_of(version)
@@ -155,6 +164,16 @@ class ParameterRing:
     def model_arrays(self, version: int) -> dict[str, list[NDArray[Any]]]:
         """The further models of a committed version, by name."""
         return {name: ring.acting_arrays(version) for name, ring in self.further.items()}
+
+    def num_steps(self, version: int) -> int:
+        """Optimizer steps of all models up to a version."""
+        own = int(self._shared_steps[self.slot_of(version)])
+        return own + sum(ring.num_steps(version) for ring in self.further.values())
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of one gradient of the policy."""
+        return self.layout.size * FLOAT_BYTES
 
     def initialise(self, module: nn.Module) -> None:
         """Make `module` version 0."""

@@ -14,7 +14,8 @@ Places = Words | slice
 
 @dataclass(frozen=True)
 class ReferenceShape:
-    """Found by `policies.reference_probe` for one network on one device."""
+    """Found by `policies.reference_probe` for one network on one device; without sizes, every batch is as it is, for
+    those who always ask for the same rows in the same order, as lanes do."""
 
     sizes: tuple[int, ...]
     """Batch sizes in which every row has the same bits, ascending; batches are padded up to the next one."""
@@ -27,6 +28,8 @@ class ReferenceShape:
         Padding repeats an asked-for cell: others may be half written.
         """
         count = len(cells)
+        if not self.sizes:
+            return cells, slice(count)
         size = self.sizes[bisect_left(self.sizes, count)]
         places = columns if self.pinned else slice(count)
         if size == count and not self.pinned:
@@ -34,3 +37,7 @@ class ReferenceShape:
         batch = np.full(size, cells[0])
         batch[places] = cells
         return batch, places
+
+
+AS_ASKED = ReferenceShape(sizes=())
+"""Whoever asks is answered alone."""

@@ -6,6 +6,7 @@ process ends, and nobody else can open it.
 
 from __future__ import annotations
 
+import copy
 import errno
 import math
 import os
@@ -33,11 +34,17 @@ class ArraySpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    kept_by: Literal["version", "env", "filled"] | None = None
+    kept_by: Literal["version", "env", "filled", "appended"] | None = None
     """version: the first axis is the ring of versions, of which checkpoints keep those in use. env: the second axis is
     the environments, each of which is kept as it stands. filled: of the first axis every version fills
-    `rows_per_version` more, until all are, and those are kept. None: the run can do without."""
+    `rows_per_version` more, until all are, and those are kept. appended: the same of what is not changed before it is
+    written over, so that each checkpoint writes what is new. None: the run can do without."""
     rows_per_version: int = 0
+    acting_rows: int = 0
+    """Of a version's part of a ring, the first rows, which those who act need; they go down to islands."""
+    watched_by: Literal["env", "worker"] | None = None
+    """Whose rows the first axis has, where nobody's work depends on them and the supervisor looks at them; islands send
+    them up as they stand."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,11 +54,12 @@ class ArraySpec:
 class SharedArrays:
     """Arrays laid out one after another in a block that starts zeroed."""
 
-    def __init__(self, specs: Sequence[ArraySpec], fd: int | None = None) -> None:
-        """Allocate a new block, or map the existing one behind `fd`."""
+    def __init__(self, specs: Sequence[ArraySpec], fd: int | None = None, sparse: bool = False) -> None:
+        """Allocate a new block, or map the existing one behind `fd`. One that is `sparse` takes memory only where
+        something is written."""
         self.specs = tuple(specs)
         self.num_bytes = sum(_aligned(spec.num_bytes) for spec in self.specs)
-        self.fd = _allocate(self.num_bytes) if fd is None else fd
+        self.fd = _allocate(self.num_bytes, sparse) if fd is None else fd
         self._block = Block(self.fd, self.num_bytes)
         self._arrays: dict[str, Array] = {}
         offset = 0
@@ -63,6 +71,13 @@ class SharedArrays:
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
+
+    def named_under(self, prefix: str) -> SharedArrays:
+        """The same block, in which arrays whose names begin with the prefix are found without it."""
+        view = copy.copy(self)
+        own = {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
+        view._arrays = {**self._arrays, **own}
+        return view
 
     def close_fd(self) -> None:
         """Give up the right to hand the block to others; the mapping itself lives as long as its arrays."""
@@ -78,12 +93,18 @@ def _aligned(num_bytes: int) -> int:
     return -(-max(num_bytes, 1) // ALIGNMENT) * ALIGNMENT
 
 
-def _allocate(num_bytes: int) -> int:
-    """A file descriptor of unnamed memory, reserved in full: running out later would be a SIGBUS in mid-run."""
+def _allocate(num_bytes: int, sparse: bool) -> int:
+    """A file descriptor of unnamed memory, reserved in full unless it is sparse: running out later would be a SIGBUS in
+    mid-run."""
+    if sparse and sys.platform == "linux":
+        fd = os.memfd_create("htsrl")
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, num_bytes)
+        return fd
     available = _available_bytes()
     too_much = ConfigError(
         f"the run needs {num_bytes / 2**20:,.0f} MiB of shared memory and {available / 2**20:,.0f} MiB are free; "
-        "lower num_envs, sync_interval or lag"
+        "lower num_envs, sync_interval, lag or replay_capacity"
     )
     if num_bytes > available:
         raise too_much

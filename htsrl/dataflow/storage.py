@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,33 @@ class Storages:
     activations that a checkpoint left out; else it only reads.
     """
 
-    def __init__(self, spec: TrajectorySpec, block: SharedArrays) -> None:
+    def __init__(self, spec: TrajectorySpec, block: SharedArrays | Mapping[str, NDArray[Any]]) -> None:
         self.spec = spec
         self.fields: dict[str, NDArray[Any]] = {field.name: block[field.name] for field in spec.fields}
         self.observations = {name: self.fields[name] for name in spec.observation_names}
         self.inputs = {name: self.fields[name] for name in spec.input_names}
         self.lasting = {field.name: self.fields[field.name] for field in spec.fields if not field.derived}
         """What the others can be made from again."""
-        self.cells = {name: array.reshape(-1, *array.shape[3:]) for name, array in self.fields.items()}
-        """The fields with storages, rows and columns as one axis."""
+
+    @property
+    def cells(self) -> dict[str, NDArray[Any]]:
+        """The fields with storages, rows and columns as one axis; only of all columns, for others would be copies."""
+        return {name: array.reshape(-1, *array.shape[3:]) for name, array in self.fields.items()}
+
+    def of_envs(self, envs: range) -> Storages:
+        """The columns of some environments that are neighbours, without a copy."""
+        return Storages(replace(self.spec, num_envs=len(envs)), self._columns_of(envs, self.fields, columns_axis=2))
+
+    def batch_of_envs(self, envs: range, fields: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Their part of the fields `[T, B, ...]` of a batch, without a copy."""
+        return self._columns_of(envs, fields, columns_axis=1)
+
+    def _columns_of(
+        self, envs: range, fields: Mapping[str, NDArray[Any]], columns_axis: int
+    ) -> dict[str, NDArray[Any]]:
+        columns = slice(envs.start * self.spec.num_agents, envs.stop * self.spec.num_agents)
+        place = (*[slice(None)] * columns_axis, columns)
+        return {name: array[place] for name, array in fields.items()}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.fields[name]

@@ -1,13 +1,14 @@
 """The fields of a trajectory, declared once, from the environment's spaces.
 
 Every field is an array `[storage, T, B, ...]`: as many storages as the schedule needs, T steps of an interval, B
-columns, one for each agent of each environment (so one for each environment, unless they hold teams).
+columns, one for each agent of each environment (so one for each environment, unless they hold teams). What is stepped
+in one call has neighbouring columns: the agents of an environment, or the environments of a lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from htsrl.dataflow.shared_arrays import ArraySpec
@@ -44,12 +45,43 @@ class Field:
 
 
 @dataclass(frozen=True)
+class LaneShape:
+    """What the storages need to know of lanes."""
+
+    num_envs: int
+    """Of each."""
+    idles: bool
+    """Whether there are steps in which an environment only begins its next episode, from which nothing is learned."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a run stores of every step beside what all do."""
+
+    state_size: int = 0
+    """Numbers of the policy's recurrent state."""
+    activations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of what layers gave when acting."""
+    activation_dtype: str = "float32"
+    values_deferred: bool = False
+    mixes_versions: bool = False
+    truncates_on_error: bool = False
+    excludes_on_error: bool = False
+    log_info: Sequence[str] = ()
+    """Keys of `info` whose numbers at an episode's end are logged."""
+    own_fields: Sequence[Field] = ()
+    """The algorithm's."""
+
+
+@dataclass(frozen=True)
 class TrajectorySpec:
     """Shapes and dtypes of all that an interval leaves behind."""
 
     num_steps: int
     num_envs: int
+    """Environments, or lanes of them: what is stepped in one call."""
     num_agents: int
+    """Columns of each: agents of a team, or environments of a lane."""
     is_team: bool
     fields: tuple[Field, ...]
     observation_names: tuple[str, ...]
@@ -61,14 +93,22 @@ class TrajectorySpec:
     """Whether log-probabilities and values are left to the learner, which adds them once a rollout is complete."""
     noise: ActionNoise
     num_storages: int = NUM_STORAGES
+    is_lane: bool = False
+    """Whether columns are environments of a lane, each with its own episodes."""
 
     @property
     def num_columns(self) -> int:
         return self.num_envs * self.num_agents
 
     def columns_of(self, env: int) -> int | slice:
-        """The columns of an environment's agents; as a number where it has no team, so that indexing drops the axis."""
-        return slice(env * self.num_agents, (env + 1) * self.num_agents) if self.is_team else env
+        """The columns of an environment's agents, or of a lane; as a number where there can only be one, so that
+        indexing drops the axis."""
+        has_axis = self.is_team or self.is_lane
+        return slice(env * self.num_agents, (env + 1) * self.num_agents) if has_axis else env
+
+    def env_of(self, column: int) -> int:
+        """The environment that a column belongs to."""
+        return column if self.is_lane else column // self.num_agents
 
     @property
     def info_names(self) -> Mapping[str, str]:
@@ -124,27 +164,47 @@ def trajectory_spec(
     interface: Interface,
     num_steps: int,
     num_envs: int,
+    stored: Stored = Stored(),
     team_size: int | None = None,
-    state_size: int = 0,
-    truncates_on_error: bool = False,
-    mixes_versions: bool = False,
-    activation_shapes: Mapping[str, tuple[int, ...]] = NO_ACTIVATIONS,
-    values_deferred: bool = False,
-    log_info: Sequence[str] = (),
+    lane: LaneShape | None = None,
     num_storages: int = NUM_STORAGES,
-    own_fields: Sequence[Field] = (),
 ) -> TrajectorySpec:
     """The fields for environments with this interface, in the order in which a step fills them."""
-    observations, action = interface.observations, interface.actions
-    fields = [
+    fields = [*_fields_of_all(interface, stored), *stored.own_fields]
+    if team_size is not None or (lane and lane.idles) or stored.excludes_on_error:
+        fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
+    if stored.truncates_on_error or stored.excludes_on_error:
+        fields.append(Field("failures", (), "bool"))  # in the environment's first column
+    if stored.mixes_versions:
+        fields.append(Field(BOOTSTRAP_VERSIONS, (), "int64"))  # -1 where no value was asked for
+    return TrajectorySpec(
+        num_steps,
+        num_envs,
+        num_agents=lane.num_envs if lane else team_size or 1,
+        is_team=team_size is not None,
+        fields=tuple(fields),
+        observation_names=tuple(interface.observations),
+        activation_names=tuple(stored.activations),
+        state_size=stored.state_size,
+        values_deferred=stored.values_deferred,
+        noise=interface.actions.noise,
+        num_storages=num_storages,
+        is_lane=lane is not None,
+    )
+
+
+def _fields_of_all(interface: Interface, stored: Stored) -> list[Field]:
+    observations, action, derived = interface.observations, interface.actions, stored.values_deferred
+    info = dict.fromkeys((SUCCESS, *stored.log_info))
+    return [
         *(Field(name, leaf.shape, leaf.dtype, extra_rows=1) for name, leaf in observations.items()),
-        *([Field(RECURRENT_STATE, (state_size,), "float32", extra_rows=1)] if state_size else []),
+        *([Field(RECURRENT_STATE, (stored.state_size,), "float32", extra_rows=1)] if stored.state_size else []),
         Field("noise", (action.noise.columns,), "float32", extra_rows=1, learned_from=False),
         Field("versions", (), "int64"),
         Field("actions", action.shape, action.dtype),
-        Field("log_probs", (), "float32", derived=values_deferred),
-        Field("values", (), "float32", derived=values_deferred),
-        *(Field(name, shape, "float32", derived=True) for name, shape in activation_shapes.items()),
+        Field("log_probs", (), "float32", derived=derived),
+        Field("values", (), "float32", derived=derived),
+        *(Field(name, shape, stored.activation_dtype, derived=True) for name, shape in stored.activations.items()),
         Field("rewards", (), "float32"),
         Field("terminated", (), "bool"),
         Field("truncated", (), "bool"),
@@ -154,26 +214,6 @@ def trajectory_spec(
         # Written where an episode ends, in the environment's first column; its length is zero everywhere else.
         Field("episode_returns", (), "float64"),
         Field("episode_lengths", (), "int64"),
+        # Written beside them; not a number where the info holds none.
+        *(Field(INFO_PREFIX + key, (), "float64", for_metrics=True) for key in info),
     ]
-    # Written beside them; not a number where the info holds none.
-    fields += [Field(INFO_PREFIX + key, (), "float64", for_metrics=True) for key in dict.fromkeys((SUCCESS, *log_info))]
-    fields += own_fields  # of the algorithm
-    if team_size is not None:
-        fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
-    if truncates_on_error:
-        fields.append(Field("failures", (), "bool"))  # in the environment's first column
-    if mixes_versions:
-        fields.append(Field(BOOTSTRAP_VERSIONS, (), "int64"))  # -1 where no value was asked for
-    return TrajectorySpec(
-        num_steps,
-        num_envs,
-        num_agents=team_size or 1,
-        is_team=team_size is not None,
-        fields=tuple(fields),
-        observation_names=tuple(observations),
-        activation_names=tuple(activation_shapes),
-        state_size=state_size,
-        values_deferred=values_deferred,
-        noise=action.noise,
-        num_storages=num_storages,
-    )

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     """A time limit ended somebody's episode, so the value of what would have followed is wanted."""
     info: Info
     failed: bool = False
-    """The environment raised, and was forgiven."""
+    """The environment raised, and its episode was truncated."""
 
     @property
     def ended(self) -> bool:

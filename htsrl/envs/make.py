@@ -14,13 +14,14 @@ from gymnasium.envs.registration import load_env_creator
 
 import htsrl.envs.puzzles
 import htsrl.envs.toy  # noqa: F401  (both register their environments)
-from htsrl.config import EnvFactory
+from htsrl.config import NO_ENV, EnvFactory
 from htsrl.envs.atari import make_ale
 from htsrl.envs.football import make_football
 from htsrl.envs.minigrid import make_minigrid
 from htsrl.envs.nethack import make_nethack
 from htsrl.envs.pettingzoo import make_pettingzoo
 from htsrl.envs.vizdoom import make_vizdoom
+from htsrl.envs.waiting import NO_DEADLINES, Deadlines, waited_for
 from htsrl.errors import ConfigError
 
 FAMILIES: Mapping[str, Callable[..., gymnasium.Env[Any, Any]]] = {
@@ -36,8 +37,10 @@ FAMILIES: Mapping[str, Callable[..., gymnasium.Env[Any, Any]]] = {
 IMPORT_HINT = "if a package registers it, name that: --import my_package (in Python imports=('my_package',))"
 
 
-def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequence[str]) -> gymnasium.Env[Any, Any]:
-    """A new environment, made after `imports` had their chance to register it."""
+def make_env(
+    env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequence[str], deadlines: Deadlines = NO_DEADLINES
+) -> gymnasium.Env[Any, Any]:
+    """A new environment, made after `imports` had their chance to register it; its methods are plain ones."""
     import_modules(imports)
     create, name = _creator(env)
     try:
@@ -45,10 +48,10 @@ def make_env(env: str | EnvFactory, env_args: Mapping[str, Any], imports: Sequen
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(_explanation(error, env, name, env_args)) from error
+        raise ConfigError(explanation_of(error, env, name, env_args)) from error
     if not isinstance(made, gymnasium.Env):
         raise ConfigError(f"{name} returned {_describe_stranger(made)}")
-    return made
+    return waited_for(made, deadlines)
 
 
 def is_of_a_family(env: str | EnvFactory) -> bool:
@@ -61,15 +64,20 @@ def import_modules(modules: Sequence[str]) -> None:
     if isinstance(modules, str):
         raise ConfigError(f"imports={modules!r} is one string, not a list of modules; use imports=({modules!r},)")
     for module in modules:
-        _import(module)
+        import_module(module)
 
 
 def _creator(env: str | EnvFactory) -> tuple[Callable[..., Any], str]:
     """What to call with `env_args`, and what to call it in messages."""
+    if env == NO_ENV:
+        raise ConfigError(
+            "there is no environment to play in: the run learned from a dataset. Name one: `htsrl train ENV_ID "
+            "--source ...` for evaluations beside training, --env ENV_ID (in Python env=) for later ones"
+        )
     if isinstance(env, str):
         module, _, env_id = env.rpartition(":")
         if module:
-            _import(module)
+            import_module(module)
         for prefix, make in FAMILIES.items():
             if env_id.startswith(prefix):
                 return partial(make, env_id), env_id
@@ -79,7 +87,7 @@ def _creator(env: str | EnvFactory) -> tuple[Callable[..., Any], str]:
     return env, getattr(env, "__qualname__", repr(env))
 
 
-def _import(module: str) -> None:
+def import_module(module: str) -> None:
     try:
         importlib.import_module(module)
     # A script without a __main__ guard may well exit when imported, which would end htsrl without a word.
@@ -93,7 +101,7 @@ def _install_hint(error: BaseException) -> str:
     return f"; install {missing}, or put its folder on PYTHONPATH" if missing else ""
 
 
-def _explanation(error: Exception, env: str | EnvFactory, name: str, env_args: Mapping[str, Any]) -> str:
+def explanation_of(error: Exception, env: str | EnvFactory, name: str, env_args: Mapping[str, Any]) -> str:
     """What the user did, what came of it, and what to do instead."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return f"{name} needs a package that is not installed: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -77,15 +77,15 @@ class PixelCatch(gymnasium.Env[UInt8, np.int64]):
         return frame
 
 
-Law = Literal["exponential", "gamma", "constant"]
+Law = Literal["exponential", "gamma", "pareto", "constant"]
 
 
 class Sleeping(gymnasium.Env[Float32, np.int64]):
     """A simulator that takes its time: each step sleeps as long as `law` says, `mean_seconds` on average.
 
-    `cv` is the gamma law's standard deviation over its mean. Observation: four numbers from -1 to 1. Reward: 1 if the
-    action is 1 exactly when the first of the four, in the observation acted upon, is positive; else 0. The episode
-    terminates after `episode_steps` steps.
+    `cv` is the gamma law's standard deviation over its mean, `shape` the Pareto law's. Observation: four
+    numbers from -1 to 1. Reward: 1 if the action is 1 exactly when the first of the four, in the observation acted
+    upon, is positive; else 0. The episode terminates after `episode_steps` steps.
     """
 
     def __init__(
@@ -94,16 +94,19 @@ class Sleeping(gymnasium.Env[Float32, np.int64]):
         mean_seconds: float = 0.005,
         cv: float = 1.0,
         episode_steps: int = 200,
+        shape: float = 1.5,
     ) -> None:
-        _require(law in ("exponential", "gamma", "constant"), f"law={law!r} is not exponential, gamma or constant")
+        _require(law in get_args(Law), f"law={law!r} is not {', '.join(get_args(Law))}")
         _require(0 <= mean_seconds < float("inf"), f"mean_seconds={mean_seconds} must be finite and not negative")
         _require(0 < cv < float("inf"), f"cv={cv} must be finite and above 0; use law='constant' for no spread")
+        _require(shape > 1, f"shape={shape} must be above 1: else there is no mean")
         _require(episode_steps >= 1, f"episode_steps={episode_steps} must be at least 1")
         self.observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         self.action_space = spaces.Discrete(2)
         self._law = law
         self._mean_seconds = mean_seconds
         self._cv = cv
+        self._shape = shape
         self._episode_steps = episode_steps
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Float32, Info]:
@@ -128,6 +131,9 @@ class Sleeping(gymnasium.Env[Float32, np.int64]):
             return [self._mean_seconds] * size
         if self._law == "exponential":
             return list(map(float, self.np_random.exponential(self._mean_seconds, size)))
+        if self._law == "pareto":
+            scale = self._mean_seconds * (self._shape - 1.0) / self._shape
+            return list(map(float, scale * (1.0 + self.np_random.pareto(self._shape, size))))
         shape = 1.0 / self._cv**2
         return list(map(float, self.np_random.gamma(shape, self._mean_seconds / shape, size)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from htsrl.export.formats import Format
     from htsrl.policies.policy import Policy
 
+Announce = Callable[[str], None]
+"""Told what takes some seconds, before it begins."""
 NUM_TRACED = 2  # a single row would be taken for a constant
 
 
@@ -51,10 +53,11 @@ def export(
     checkpoint: Choice = "newest",
     imports: Sequence[str] = (),
     trust: bool = False,
+    announce: Announce = lambda stage: None,
 ) -> Exported:
     """Write a run's policy to the new folder `output` (RUN_DIR/export), as ONNX and as a torch.export program.
 
-    The other arguments are those of `htsrl.load_policy`.
+    `announce` is told of stages that may take seconds. The other arguments are those of `htsrl.load_policy`.
     """
     if format not in ("onnx", "torch", "both"):
         raise ConfigError(f"format={format!r} must be onnx, torch or both")
@@ -68,21 +71,31 @@ def export(
 
         require_onnx()
     with current_folder_kept(), single_threaded():
+        announce(f"reading the policy of {folder.shown}")
         trained = load_policy(run_dir, checkpoint, env, imports, trust)
         about = {"env": env_name(folder.load_config(env).experiment.env), "version": trained.version}
-        differences = write(trained.policy, target, ("onnx", "torch") if format == "both" else (format,), about)
+        forms: Sequence[Format] = ("onnx", "torch") if format == "both" else (format,)
+        differences = write(trained.policy, target, forms, about, announce)
     return Exported(shown, trained.version, trained.source, differences)
 
 
-def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[str, object]) -> dict[str, float]:
+def write(
+    policy: Policy,
+    target: Path,
+    forms: Sequence[Format],
+    about: Mapping[str, object],
+    announce: Announce = lambda stage: None,
+) -> dict[str, float]:
     """Write `policy` to the new folder `target`, all of it or nothing; the largest difference by file."""
     import torch
 
     import htsrl
     from htsrl.export.formats import FILES, runner, serialized, traced
     from htsrl.export.graph import Graph
+    from htsrl.policies.half_precision import compute_in_float32
 
     policy.eval().requires_grad_(False)
+    compute_in_float32(policy)  # who runs the files may have no bfloat16
     signature = signature_of(policy.interface, policy.state_size)
     examples = {
         signature.inputs[field].name: torch.from_numpy(array[0, :NUM_TRACED].copy())
@@ -90,8 +103,10 @@ def write(policy: Policy, target: Path, forms: Sequence[Format], about: Mapping[
     }
     if signature.state_size:
         examples[RECURRENT_STATE] = torch.zeros(NUM_TRACED, signature.state_size)
+    announce(f"exporting version {about.get('version')}")
     program = traced(Graph(policy, signature), examples)
     files = {FILES[form]: serialized(program, signature, form) for form in forms}
+    announce("checking it against the policy")
     differences = check(policy, signature, {FILES[form]: runner(files[FILES[form]], form) for form in forms})
     document = {"htsrl": htsrl.__version__, **about, "files": list(files), **description(signature)}
     files["policy.json"] = as_json(document).encode()

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
 from types import TracebackType
 
-from htsrl.metrics.line_file import warn_on_stderr
-from htsrl.metrics.pace import PLAIN_SECONDS, Pace
-from htsrl.metrics.progress import Mode, resolved
-
-ERASE_LINE = "\r\x1b[K"
+from htsrl.metrics.line_progress import LineProgress
+from htsrl.metrics.progress import Mode
 
 
 class EpisodeProgress:
-    """One line that is redrawn on a terminal, and gone in the end; a line every few seconds elsewhere."""
+    """Told of episodes and steps."""
 
     def __init__(self, episodes: int, mode: Mode = "auto") -> None:
         self._episodes = episodes
-        self._mode = resolved(mode)
-        self._pace = Pace(PLAIN_SECONDS)
-        self._pace.is_due()  # the first time is now, and too early
+        self._line = LineProgress(mode)
 
     def __enter__(self) -> EpisodeProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._mode == "live":
-            self._write(ERASE_LINE)
+        self._line.__exit__(kind, error, at)
 
     def update(self, played: int, steps: int) -> None:
-        if self._mode == "off" or not self._pace.is_due():
-            return
-        line = f"evaluated {played}/{self._episodes} episodes  {steps:,} steps"
-        if self._mode == "live":
-            self._write(ERASE_LINE + line)
-        else:
-            warn_on_stderr(line)
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # a terminal that is gone ends no evaluation
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        self._line.show(f"evaluated {played}/{self._episodes} episodes  {steps:,} steps")

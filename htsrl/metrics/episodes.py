@@ -57,16 +57,18 @@ def info_metric(key: str) -> str:
     return "rollout/success_rate" if key == SUCCESS else f"rollout/info/{key}"
 
 
-def ended_episodes(fields: Mapping[str, NDArray[Any]], spec: TrajectorySpec) -> list[EndedEpisode]:
-    """Those of a batch; an episode ended wherever its length is not zero."""
+def ended_episodes(
+    fields: Mapping[str, NDArray[Any]], spec: TrajectorySpec, last: int | None = None
+) -> list[EndedEpisode]:
+    """Those of a batch, or only so many of the last; an episode ended wherever its length is not zero."""
     lengths_TB, returns_TB = fields["episode_lengths"], fields["episode_returns"]
     infos = {key: fields[name] for key, name in spec.info_names.items()}
     return [
         (
-            column // spec.num_agents,
+            spec.env_of(column),
             float(returns_TB[step, column]),
             int(lengths_TB[step, column]),
             {key: float(x[step, column]) for key, x in infos.items() if not np.isnan(x[step, column])},
         )
-        for step, column in np.argwhere(lengths_TB > 0).tolist()
+        for step, column in np.argwhere(lengths_TB > 0)[-last if last else None :].tolist()
     ]

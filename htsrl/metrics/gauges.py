@@ -9,6 +9,8 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
+STRAGGLER_RATIO = 1.5
+"""An environment that takes so many times the median is named."""
 GAUGE_SECONDS = 1.0
 """Read no more often: shares of a shorter time flicker."""
 
@@ -20,7 +22,7 @@ class Counters:
     waited_seconds: Mapping[str, float] = field(default_factory=dict)
     """By kind of worker, on average over its processes."""
     env_seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Seconds inside each environment."""
+    """Seconds inside each environment; of none where no environment is waited for alone."""
 
 
 ReadCounters = Callable[[], Counters]
@@ -28,12 +30,12 @@ ReadCounters = Callable[[], Counters]
 
 @dataclass(frozen=True)
 class SlowestEnv:
-    """The environment that took longest since the last look."""
+    """The environment that took longest since the last look, where it stands out."""
 
     env: int
     step_seconds: float
     ratio: float
-    """How many times as long as environments take on average."""
+    """How many times as long as the median of all environments."""
 
 
 class Gauges:
@@ -63,6 +65,8 @@ class Gauges:
             self.busy[kind] = min(max(share, 0.0), 1.0)
         spent = now[2].env_seconds - before[2].env_seconds
         steps_each = (now[1] - before[1]) / max(len(spent), 1)
-        if steps_each > 0 and len(spent) and spent.mean() > 0:
+        usual = float(np.sort(spent)[(len(spent) - 1) // 2]) if len(spent) else 0.0
+        if steps_each > 0 and usual > 0:
             env = int(spent.argmax())
-            self.slowest = SlowestEnv(env, float(spent[env]) / steps_each, float(spent[env] / spent.mean()))
+            slowest = SlowestEnv(env, float(spent[env]) / steps_each, float(spent[env]) / usual)
+            self.slowest = slowest if slowest.ratio >= STRAGGLER_RATIO else None

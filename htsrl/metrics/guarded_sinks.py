@@ -51,7 +51,7 @@ class GuardedSink:
         self.failures += 1
         if self.failures == 1:
             self._warn(
-                f"warning: the sink {self._name} {what} ({type(error).__name__}: {error}); training goes on, "
+                f"warning: the sink {self._name} {what} ({type(error).__name__}: {error}); training continues, "
                 "metrics.jsonl has everything, and further failures are counted"
             )
 
@@ -104,7 +104,7 @@ class ThreadedSink:
             if self._dropped == 1:
                 self._warn(
                     f"warning: the sink {self._name} is {MAX_QUEUE} writes behind, and misses some from here on; "
-                    "training goes on, metrics.jsonl has everything"
+                    "training continues, metrics.jsonl has everything"
                 )
 
     def _work(self) -> None:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from htsrl.processes.interrupts import uninterrupted
+from htsrl.stderr import warn_on_stderr as warn_on_stderr
 
 Warn = Callable[[str], None]
 """Takes a line for the user."""
 
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.ESTALE)
-
-
-def warn_on_stderr(line: str) -> None:
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        pass  # it may be a file on the very disk that is full
 
 
 class PatientFile:
@@ -54,7 +47,7 @@ class PatientFile:
                 if error.errno not in REFUSALS:
                     raise
                 if self._refusal is None:
-                    self._warn(f"{self._path}: {error.strerror}; training goes on, and what belongs there is kept")
+                    self._warn(f"{self._path}: {error.strerror}; training continues, and what belongs there is kept")
                 self._refusal = error
             else:
                 if self._refusal is not None:
@@ -117,8 +110,8 @@ class LineFile:
 def drop_lines_after(path: Path, key: str, last: int) -> int | None:
     """Cut a file of JSON objects, whose `key` rises from line to line, behind the last line that has `key <= last`.
 
-    For a run that goes on from there: it will write what follows again. Returns the `key` of the last line left, which
-    is less than `last` where a kill or a full disk took lines that the run had reported; None where no line is left.
+    For a run that resumes there: it will write what follows again. Returns the `key` of the last line left, which is
+    less than `last` where a kill or a full disk took lines that the run had reported; None where no line is left.
     """
     lines = path.read_bytes() if path.exists() else b""
     # From the end, where the lines to drop are: the file of a long run holds millions before them.

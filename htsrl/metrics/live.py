@@ -15,9 +15,10 @@ from htsrl.metrics.readings import bar_of, reading, sparkline
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-LIVE_SECONDS = 1 / 8
+LIVE_SECONDS = 1 / 4
 TREND_POINTS = 16
-BAR_CELLS = 8
+BAR_CELLS = (8, 6, 4, 2, 0)
+"""Widths of a bar; the first with which nothing on its line is cut."""
 KINDS = {"executor": "executors", "actor": "actors", "learner": "learner", "gradient_worker": "gradient workers"}
 
 
@@ -45,6 +46,7 @@ class LiveProgress:
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         self._step, self._metrics = step, metrics
+        self._events.pop("starting", None)
         self._trend.add(step, metrics.get("rollout/ep_rew_mean"))
         if self._pace.is_due():
             self._gauges.look(step)
@@ -55,6 +57,8 @@ class LiveProgress:
 
     def note(self, kind: str, text: str) -> None:
         self._events[kind] = f"{kind} {text}"
+        if kind == "starting":  # nothing else redraws until the first update
+            self._live.update(self._drawing(), refresh=True)
 
     def close(self) -> None:
         self._live.update(self._drawing(show_eta=False))
@@ -89,16 +93,25 @@ class LiveProgress:
         return "   ".join(part for part in readings if part)
 
     def _utilisation(self) -> str:
-        """How busy each kind of worker is, and the slowest environment where one stands out."""
-        parts = [
-            f"{name} {bar_of(self._gauges.busy[kind], BAR_CELLS, self._is_unicode)} {self._gauges.busy[kind]:4.0%}"
+        """How busy each kind of worker is, and the slowest environment where one stands out, in what room there is."""
+        lines = [line for words in self._slowest() for cells in BAR_CELLS if (line := self._bars(cells, words))]
+        return next((line for line in lines if len(line) <= self._console.width), lines[-1] if lines else "")
+
+    def _bars(self, cells: int, slowest: str) -> str:
+        busy = self._gauges.busy
+        shares = [
+            " ".join(filter(None, (name, bar_of(busy[kind], cells, self._is_unicode), f"{busy[kind]:4.0%}")))
             for kind, name in KINDS.items()
-            if kind in self._gauges.busy
+            if kind in busy
         ]
-        if (slowest := self._gauges.slowest) is not None:
-            took = f"{slowest.step_seconds * 1000:.2g} ms a step, {slowest.ratio:.1f}x the mean"
-            parts.append(f"slowest env {slowest.env}: {took}")
-        return "   ".join(parts)
+        return "   ".join(filter(None, (*shares, slowest)))
+
+    def _slowest(self) -> list[str]:
+        """In many words and in few."""
+        if (slowest := self._gauges.slowest) is None:
+            return [""]
+        took, ratio = f"{slowest.step_seconds * 1000:.2g} ms a step", f"{slowest.ratio:.1f}x"
+        return [f"slowest env {slowest.env}: {took}, {ratio} the median", f"env {slowest.env} {ratio} slower"]
 
     def _eta(self) -> str:
         steps_per_second = self._metrics.get("time/fps", math.nan)

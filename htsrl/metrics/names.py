@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from htsrl.config.algorithm_settings import own_settings
+
 INFO_METRIC = "rollout/info/KEY"
 """Stands for a metric of each key of `log_info`."""
 EVAL_INFO_METRIC = "eval/info/KEY"
@@ -15,7 +17,7 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "rollout/ep_len_mean": "Length in steps; of environments that report episodes themselves, in their own unit.",
         "rollout/success_rate": "Share of episodes whose last `info` has a true `is_success`, of those that have one.",
         INFO_METRIC: "The number under this key in the last `info` of an episode, for every key of `log_info`.",
-        "rollout/env_errors": "Episodes cut short by an exception so far, with `on_env_error=truncate`.",
+        "rollout/env_errors": "Episodes cut short by an exception so far, with `on_env_error=truncate` or `exclude`.",
     },
     "Evaluations beside training, in evaluations.jsonl": {
         "eval/mean_reward": "Mean return of the episodes of an evaluation; `step` is that of the version it is of.",
@@ -34,33 +36,19 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "hts/lag": "Versions between the parameters that the update moved and those that made its data, on average.",
         "hts/lag_max": "The same, of the oldest step in the batch.",
     },
-    "Updates, of A2C and PPO": {
-        "train/learning_rate": "Step size of the update.",
-        "train/value_loss": "Squared error of the values, before its coefficient.",
-        "train/entropy_loss": "Negative entropy of the policy, before its coefficient.",
-        "train/gradient_norm": "Length of the gradient before it is clipped, on average over optimizer steps.",
-        "train/explained_variance": "1 where values predict the returns exactly, 0 where a constant would do as well.",
+    **{f"Updates, of {cls.__name__}": cls.metrics for cls in own_settings().values()},
+    "Several learners": {
+        "sync/rounds": "Meetings of the learners so far; under `every` optimizer steps, at each of which they meet.",
+        "sync/bytes": "Bytes that learners have sent to where they are averaged and were sent back, in all so far.",
     },
-    "Updates, of A2C and SAC": {
-        "train/policy_loss": "Policy gradient loss; of SAC, the entropy's cost less the value.",
-    },
-    "Updates, of PPO": {
-        "train/loss": "The whole loss, on average over minibatches.",
-        "train/policy_gradient_loss": "The clipped surrogate loss.",
-        "train/approx_kl": "Approximate KL divergence from the policy that the ratio is clipped around.",
-        "train/clip_fraction": "Share of steps whose ratio was outside the clip range.",
-        "train/clip_range": "The clip range of the update.",
-    },
-    "Updates, of SAC": {
-        "train/critic_loss": "Squared errors of both critics.",
-        "train/q_value": "Mean value that the critics give to actions of the minibatches.",
-        "train/entropy": "Entropy of actions in [-1, 1], estimated from those drawn.",
-        "train/temperature": "Alpha, the weight of the entropy.",
+    "Islands, with placement ray": {
+        "cluster/bytes_up": "Bytes that islands have sent to the learner since the run was last started.",
+        "cluster/bytes_down": "Bytes that islands were sent.",
     },
     "Waiting: seconds so far, mean over the processes of a kind": {
         "wait/executor_seconds": "Executors; absent where environments step on threads.",
         "wait/actor_seconds": "Actors.",
-        "wait/learner_seconds": "The learner.",
+        "wait/learner_seconds": "The learner; of several, the first.",
         "wait/gradient_worker_seconds": "Gradient workers, where the learner has some.",
     },
     "CPU time, with measure_costs: seconds so far, all processes together": {
@@ -72,3 +60,9 @@ METRICS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By what they are about. An algorithm of the user's own reports what its `improve` returns, under its own names."""
+
+
+def meaning_of(name: str) -> str:
+    """In a line; where algorithms mean several things by a name, all of them."""
+    found = [metrics[name] for metrics in METRICS.values() if name in metrics]
+    return " Or: ".join(dict.fromkeys(found))

@@ -17,7 +17,7 @@ Mode = Literal["auto", "live", "plain", "verbose", "off"]
 """`auto` is live on a terminal and plain lines elsewhere; `verbose` is plain lines as often as at the beginning, and
 one for every checkpoint."""
 
-ALWAYS_SHOWN = {"eval"}
+ALWAYS_SHOWN = {"eval", "starting"}
 """Kinds of notes that plain lines have too."""
 
 

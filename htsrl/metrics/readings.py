@@ -14,6 +14,11 @@ def reading(pattern: str, value: float | None) -> str | None:
     return pattern.format(value) if value is not None and math.isfinite(value) else None
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def sparkline(values: Sequence[float], is_unicode: bool = True) -> str:
     """The course of some values, lowest to highest; nothing where they do not differ."""
     cells = TREND_CELLS if is_unicode else PLAIN_TREND_CELLS

@@ -19,16 +19,19 @@ class RunResult:
     """Of the last hundred episodes; None where none has ended."""
     steps_per_second: float
     seconds: float
+    """Until the last update, with the start of its processes."""
     interrupted: bool = False
     """Ended before its time, by Ctrl-C, a signal or an error."""
     goal_reached: bool = False
     """Ended before its total_steps because the mean return had reached stop_at_return."""
     env_errors: int = 0
-    """Episodes that an exception in their environment cut short, with on_env_error="truncate"."""
+    """Episodes that an exception in their environment cut short, with on_env_error="truncate" or "exclude"."""
     restarts: int = 0
     """How often a worker died and was started again, since the run was last started or resumed."""
     stop_reason: str | None = None
     """Why an observer asked it to end, if one did, or which evaluations did."""
+    starting_seconds: float = 0.0
+    """Until the first update since it was last started or resumed; `steps_per_second` leaves it out."""
     numerics_changes: int = 0
     """How often it was resumed by another machine, library or code; above 0, its digest is nobody else's."""
 

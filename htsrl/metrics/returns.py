@@ -28,6 +28,15 @@ def read_curve(metrics_file: Path, metric: str = RETURN) -> Curve:
     return tuple((int(step), float(value), at) for step, value, at in points if step is not None and value is not None)
 
 
+def value_at(metrics_file: Path, step: int, metric: str = RETURN) -> float | None:
+    """Of the first line at or after a step; None where that line has none, such as before any episode has ended.
+
+    A later line does not stand in for it: whether there is one already depends on when one looks.
+    """
+    line = next((x for x in read_json_lines(metrics_file) if (x.get("step") or 0) >= step), {})
+    return line.get(metric)
+
+
 def _evaluations(path: Path) -> list[dict[str, float | None]]:
     """The numbers of every evaluation, which has more than numbers, in the order of steps and the newest of each."""
     try:

@@ -52,7 +52,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """An event file that TensorBoard shows; a run that goes on from a step hides what earlier files say of later ones.
+    """An event file that TensorBoard shows; a resumed run hides what earlier files say of later steps.
 
     Not through TensorBoard's own writer: at the first full disk its thread dies with a traceback, and it stays broken.
     """

@@ -37,7 +37,7 @@ class TrackedRun:
 
     @property
     def identity(self) -> str:
-        """The same for a run that goes on, for trackers that continue by it."""
+        """The same for a run that is resumed, for trackers that continue by it."""
         return sha256(str(self.run_dir).encode()).hexdigest()[:12]
 
 

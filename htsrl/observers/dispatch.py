@@ -6,7 +6,8 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ class Watching:
     @property
     def is_watched(self) -> bool:
         return bool(self._listening)
+
+    @contextmanager
+    def joined_by(self, observer: Observer) -> Iterator[None]:
+        """For as long as the block takes."""
+        self._listening.append(observer)
+        try:
+            yield
+        finally:
+            if observer in self._listening:
+                self._listening.remove(observer)
 
     def tell(self, hook: str, event: Any) -> list[str]:
         """Call a hook of all who listen; returns a sentence for each who failed, after its traceback was shown."""
@@ -135,7 +146,7 @@ class Dispatch:
                         f"{failure}; the run ends, for observers are strict"
                     )
                 else:
-                    self._say(f"warning: {failure}; it hears of nothing more, and training goes on without it")
+                    self._say(f"warning: {failure}; it hears of nothing more, and training continues without it")
 
 
 def _nothing(argument: Any) -> None:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from htsrl.dataflow.parameters import ParameterRing
-from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.reference_shape import AS_ASKED, ReferenceShape
 from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.trajectory import RECURRENT_STATE, TrajectorySpec
 from htsrl.policies import reference_probe
+from htsrl.policies.half_probe import with_cancelling_sums
 from htsrl.policies.light import LightPlan
 from htsrl.policies.policy import Policy
 from htsrl.policies.reference_probe import MIN_ROWS, example_inputs, example_states
@@ -37,8 +38,11 @@ def choose_acting(
     """In NumPy, if there is a plan for it, but not beside another device, where it was never measured, and not where
     every answer would have to be for all environments, as NumPy's products ask for where there are hundreds.
 
-    Policies are probed as the actors will hold them: on their device, in the memory layout of a parameter slot.
+    Policies are probed as the actors will hold them: on their device, in the memory layout of a parameter slot. Lanes
+    need no probe: each is answered alone, and always asks for the same rows.
     """
+    if trajectory.is_lane:
+        return Acting(light if device.startswith("cpu") else None, AS_ASKED)
     block = SharedArrays(specs)
     try:
         held, examples = _held(policy, block, device), _examples(policy, trajectory.num_columns, device)
@@ -52,10 +56,10 @@ def choose_acting(
             if not shape.pinned:
                 return Acting(light, shape)
         keeps = bool(trajectory.activation_names)
-        shape = reference_probe.find_reference_shape(
-            lambda inputs: held.probe(inputs, inputs["noise"], keeps), examples, trajectory.num_columns
+        outputs, examples = with_cancelling_sums(
+            held, lambda inputs: held.probe(inputs, inputs["noise"], keeps), examples
         )
-        return Acting(None, shape)
+        return Acting(None, reference_probe.find_reference_shape(outputs, examples, trajectory.num_columns))
     finally:
         block.close()
 
@@ -79,7 +83,8 @@ def batch_sizes(policy: Policy, max_rows: int) -> tuple[int, ...]:
     """Sizes of batches, the last for at least `max_rows` rows, in which a row's answer is the same whoever else is in
     the batch; rows alone where no others are found."""
     probed, examples = _with_loud_head(deepcopy(policy)), _observed_examples(policy, max(max_rows, MIN_ROWS))
-    return reference_probe.find_batch_sizes(probed.outputs, examples, max_rows) or (1,)
+    outputs, asked = with_cancelling_sums(probed, probed.outputs, examples)
+    return reference_probe.find_batch_sizes(outputs, asked, max_rows) or (1,)
 
 
 def _examples(policy: Policy, num_columns: int, device: str) -> Inputs:

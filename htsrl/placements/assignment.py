@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from htsrl.dataflow.signals import Doorbell, ThreadBell
+from htsrl.metrics.readings import counted
 from htsrl.placements.blueprint import Blueprint
 
 
@@ -18,19 +19,40 @@ class Hosted:
     executor: int | None = None
     actor: int | None = None
     gradient_worker: int | None = None
+    replica: int | None = None
+    """The learner of this replica, where it is not the first."""
     learner: bool = False
+
+    @property
+    def learns(self) -> bool:
+        return self.learner or self.replica is not None or self.gradient_worker is not None
 
 
 def worker_layout(blueprint: Blueprint) -> list[Hosted]:
     """The workers of a run; the last one hosts the learner."""
     executors, actors = range(len(blueprint.executor_envs)), range(len(blueprint.actor_envs))
-    if blueprint.acts_for_itself:
+    if blueprint.collector is not None:
+        workers = [Hosted(f"{blueprint.collector.name} {i}", executor=i) for i in executors]
+    elif blueprint.acts_for_itself:
         workers = [Hosted(f"executor {i} with actor {i}", executor=i, actor=i) for i in executors]
     else:
         workers = [Hosted(f"executor {i}", executor=i) for i in executors]
         workers += [Hosted(f"actor {i}", actor=i) for i in actors]
     workers += [Hosted(f"gradient worker {i}", gradient_worker=i) for i in range(1, len(blueprint.learner_shards))]
+    workers += [Hosted(f"learner of replica {i}", replica=i) for i in range(1, blueprint.num_replicas)]
     return [*workers, Hosted("learner", learner=True)]
+
+
+def worker_counts(blueprint: Blueprint) -> str:
+    """The processes of a run in words: `2 executors, 1 learner`."""
+    hosted = worker_layout(blueprint)
+    kinds = {
+        "executor": sum(of.executor is not None for of in hosted),
+        "actor": sum(of.actor is not None and of.executor is None for of in hosted),
+        "gradient worker": sum(of.gradient_worker is not None for of in hosted),
+        "learner": sum(of.learner or of.replica is not None for of in hosted),
+    }
+    return ", ".join(counted(number, kind) for kind, number in kinds.items() if number)
 
 
 @dataclass(frozen=True)
@@ -49,6 +71,8 @@ class Doorbells:
     repeats: bool
     """Actors wait for the version that answered before, and the learner until a version has made its last answer."""
     on_threads: bool
+    replicas: tuple[Doorbell, ...] = ()
+    """Behind which the learners of other replicas than the first live."""
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
@@ -63,7 +87,7 @@ class Doorbells:
 
     def ring_all(self) -> None:
         """All who may wait for a version."""
-        self._ring(self._executors_elsewhere.values())
+        self._ring([*self._executors_elsewhere.values(), *self.replicas])
         if self.repeats:
             self._ring(self._asleep_actors.values())
 
@@ -72,6 +96,10 @@ class Doorbells:
 
     def ring_learner(self) -> None:
         self.learner.ring()
+
+    def ring_learners(self) -> None:
+        """All who may wait for a rollout."""
+        self._ring([self.learner, *self.replicas])
 
     @cached_property
     def _executors_elsewhere(self) -> dict[int, Doorbell | ThreadBell]:

@@ -10,40 +10,47 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import cloudpickle
 import gymnasium
 import numpy as np
 
 from htsrl.config import Config, Experiment
-from htsrl.config.algorithm_settings import BUILT_IN, CommonSettings, PackedSettings, algorithm_name
+from htsrl.config.algorithm_settings import PackedSettings, algorithm_name, is_own
 from htsrl.config.schedule_names import BUILT_IN as BUILT_IN_SCHEDULES
-from htsrl.dataflow.capsules import capsule_arrays, num_places_for
-from htsrl.dataflow.exchange import control_arrays
-from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, gradient_arrays
-from htsrl.dataflow.learner_slots import LearnerSlots, learner_arrays
+from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, Wait
+from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.reference_shape import ReferenceShape
+from htsrl.dataflow.replicas import ReplicaWords, replica_prefix
 from htsrl.dataflow.shared_arrays import ArraySpec, SharedArrays
 from htsrl.dataflow.trajectory import TrajectorySpec
-from htsrl.dataflow.versions import num_slots_for
+from htsrl.datasets.open import open_dataset
 from htsrl.envs.agents import Agents, agents_of
-from htsrl.envs.forgiving import TruncatingAgents
+from htsrl.envs.lanes.lane import LaneFacts, LaneSimulator
+from htsrl.envs.lanes.make import make_lane
 from htsrl.envs.make import make_env
 from htsrl.envs.origins import Origins
-from htsrl.metrics.episodes import WINDOW
+from htsrl.envs.truncating import TruncatingAgents
+from htsrl.envs.waiting import Deadlines
+from htsrl.learners.make import make_rule
+from htsrl.learners.rule import SyncRule
+from htsrl.placements.block_layout import block_specs, priority_rule, replay_capacity
+from htsrl.placements.collector import CollectorPlan, CollectorSite
 from htsrl.policies.light import LightPlan
 from htsrl.roles.actor import Actor
 from htsrl.roles.answers import Answers, LightAnswers
 from htsrl.roles.env_runner import EnvRunner
 from htsrl.roles.executor import Bells, Executor
-from htsrl.roles.role import Notify, NotifyFor
+from htsrl.roles.lane_runner import LaneRunner
+from htsrl.roles.role import Collector, Notify, NotifyFor
+from htsrl.roles.runner_plan import RunnerPlan
 from htsrl.roles.shared import Shared
 from htsrl.schedules.make import make_schedule
 from htsrl.schedules.schedule import Schedule
-from htsrl.sources.replay import replay_arrays
+from htsrl.sources.dataset import DatasetSampler
 from htsrl.spaces import Interface
-from htsrl.timeline.arrays import TimelineShape
+from htsrl.spaces.many_actions import many_actions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,10 +61,16 @@ if TYPE_CHECKING:
     from htsrl.policies.policy import Policy
     from htsrl.roles.gradient_worker import GradientWorker
     from htsrl.roles.learner import Learner
+    from htsrl.roles.replica_learner import ReplicaLearner
 
 Envs = tuple[int, ...]
 Shards = tuple[int, ...]
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+
+
+def no_replicas(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
+    """For those who are the only learner, and have nobody to wait for."""
+    assert it_is_so(), f"nobody makes {waits_for()}"
 
 
 @dataclass(frozen=True)
@@ -86,12 +99,35 @@ class Blueprint:
     """Whether executors step each environment on a thread of its own."""
     reports_episodes: bool = False
     """Whether the learner reports every episode, for observers."""
+    lane: LaneFacts | None = None
+    """What lanes are like, where environments are stepped in lanes."""
     origins: Origins = Origins()  # noqa: RUF009  (it is frozen)
     """Where the environment, and a policy or an algorithm of the user's own, come from."""
+    islands: tuple[Envs, ...] = ()
+    """The environments that live on each of other machines, with their executors and actors; none: all live here."""
+    collector: CollectorPlan | None = None
+    """Who fills the storages, where it is no executor with environments; an env is then a column."""
 
     @property
     def experiment(self) -> Experiment:
         return self.config.experiment
+
+    @property
+    def num_replicas(self) -> int:
+        """Learners with parameters of their own."""
+        return self.experiment.num_replicas
+
+    def envs_of(self, replica: int) -> range:
+        own = self.experiment.num_simulators // self.num_replicas
+        return range(replica * own, (replica + 1) * own)
+
+    def replica_of(self, env: int) -> int:
+        return env // (self.experiment.num_simulators // self.num_replicas)
+
+    @cached_property
+    def rule(self) -> SyncRule:
+        """When replicas meet, where there are several."""
+        return make_rule(self.experiment)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -105,61 +141,78 @@ class Blueprint:
     @property
     def num_workers(self) -> int:
         """At most; where executors act for themselves, there are fewer."""
-        return len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards)
-
-    @property
-    def _timeline_shape(self) -> TimelineShape:
-        num_envs, max_lag = self.experiment.num_envs, self.schedule.max_lag
-        num_tracks = self.num_workers + (num_envs if self.on_threads else 0)
-        return TimelineShape(num_tracks, num_envs, depth=3 + (max_lag or 0))
+        return len(self.executor_envs) + len(self.actor_envs) + len(self.learner_shards) + self.num_replicas - 1
 
     def block_specs(self) -> list[ArraySpec]:
-        num_rows = self.trajectory.num_steps * self.trajectory.num_columns
-        rings = [spec for spec in (*self.parameter_specs, *self.model_specs) if spec.name.endswith("parameter_slots")]
-        num_parameters, max_lag = max(spec.shape[-1] for spec in rings), self.schedule.max_lag
-        return [
-            *control_arrays(self.experiment.num_envs, self.num_workers),
-            *self.trajectory.arrays(),
-            *capsule_arrays(self.experiment.num_envs, num_places_for(max_lag)),
-            *self.parameter_specs,
-            *self.model_specs,
-            *learner_arrays(WINDOW, 2 + len(self.trajectory.info_names), num_slots_for(max_lag)),
-            *gradient_arrays(
-                self.experiment.gradient_shards, num_parameters, len(self.learner_shards), num_rows, self.num_targets
-            ),
-            *self.schedule.arrays(self.experiment.num_envs),
-            *(self._timeline_shape.arrays() if self.config.placement.timeline else ()),
-            *replay_arrays(self.trajectory, self._replay_capacity),
-        ]
-
-    @property
-    def _replay_capacity(self) -> int:
-        return CommonSettings.of(self.experiment.algorithm).replay_capacity
+        """Everything that lies in shared memory."""
+        return block_specs(self)
 
     def shared(self, block: SharedArrays) -> Shared:
-        return Shared.over(block, self.trajectory, self.schedule, self._replay_capacity)
+        capacity, priorities = replay_capacity(self), priority_rule(self)
+        return Shared.over(block, self.trajectory, self.schedule, capacity, priorities, self._dataset())
+
+    def _dataset(self) -> DatasetSampler | None:
+        """Not kept here, for a blueprint travels between processes; each maps the dataset once."""
+        if self.experiment.source is None:
+            return None
+        return DatasetSampler(open_dataset(self.experiment.source), self.interface.actions)
 
     def build_executor(self, index: int, shared: Shared, bells: Bells) -> Executor:
-        return Executor([self.build_env_runner(env, shared, self.make_env) for env in self.executor_envs[index]], bells)
+        owned = self.executor_envs[index]
+        if self.lane:
+            return Executor([self.build_lane_runner(lane, shared, self.make_lane) for lane in owned], bells)
+        return Executor([self.build_env_runner(env, shared, self.make_env) for env in owned], bells)
+
+    def build_lane_runner(self, lane: int, shared: Shared, make_lane: Callable[[], LaneSimulator]) -> LaneRunner:
+        to_envs = many_actions(self.interface.actions)
+        return LaneRunner(lane, make_lane(), shared, self._runner_plan(lane), to_envs)
+
+    def make_lane(self) -> LaneSimulator:
+        return make_lane(self.experiment)
+
+    def build_collector(
+        self,
+        index: int,
+        block: SharedArrays,
+        shared: Shared,
+        bells: Bells,
+        beat: Notify = lambda: None,
+        parameters: ParameterRing | None = None,
+    ) -> Collector:
+        """Of those that need no environments. `parameters` are for those who have them at hand."""
+        assert self.collector is not None, "executors fill the storages"
+        ring = parameters or self.build_policy_ring(block)
+        site = CollectorSite(shared, ring, bells.notify_learner, beat)
+        return self.collector.build_collector(self.executor_envs[index], site)
 
     def build_env_runner(self, env: int, shared: Shared, make_env: MakeEnv) -> EnvRunner:
         """`make_env` is for those who have environments at hand, or watch over them."""
-        agents = self._make_agents(make_env)
-        num_rollouts = self.schedule.num_rollouts(env, self.experiment.num_intervals)
-        return EnvRunner(env, agents, shared, self.experiment.seed, num_rollouts, self.config.placement.verify_storages)
+        return EnvRunner(env, self._make_agents(make_env), shared, self._runner_plan(env))
+
+    def num_rollouts(self, env: int) -> int:
+        """How many an environment is asked for in the whole run."""
+        return self.schedule.num_rollouts(env, self.experiment.num_intervals)
+
+    def _runner_plan(self, index: int) -> RunnerPlan:
+        poisons, excludes = self.config.placement.verify_storages, self.experiment.on_env_error == "exclude"
+        return RunnerPlan(self.experiment.seed, self.num_rollouts(index), poisons, excludes)
 
     def _make_agents(self, make_env: MakeEnv) -> Agents:
-        if self.experiment.on_env_error == "truncate":
+        if self.experiment.tolerates_env_errors:
             return TruncatingAgents(make_env, self.interface)
         return agents_of(make_env(), self.interface)
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
-        return make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports)
+        placement = self.config.placement
+        deadlines = Deadlines(placement.step_deadline_seconds, placement.reset_deadline_seconds)
+        return make_env(self.experiment.env, self.experiment.env_args, self.experiment.imports, deadlines)
 
     def build_policy(self) -> Policy:
         from htsrl.policies.policy import policy_for
 
-        return policy_for(self.experiment, self.interface, self.trajectory.num_columns)
+        if self.collector is not None:
+            return cast("Policy", self.collector.build_policy())
+        return policy_for(self.experiment, self.interface, self.trajectory.num_columns // self.num_replicas)
 
     def declared_models(self) -> dict[str, Model]:
         """The algorithm's models beside the policy."""
@@ -173,13 +226,17 @@ class Blueprint:
 
         return built_model(self.declared_models()[name], name, self.experiment.seed)
 
-    def build_parameters(self, block: SharedArrays, device: str | None = None) -> ParameterRing:
+    def block_of(self, block: SharedArrays, replica: int) -> SharedArrays:
+        """The block as a replica sees it: its own arrays under the names that those of replica 0 have."""
+        return block.named_under(replica_prefix(replica)) if replica else block
+
+    def build_parameters(self, block: SharedArrays, device: str | None = None, replica: int = 0) -> ParameterRing:
         """The parameter ring, with those of further models, on the device of the placement, or another."""
         import torch
 
         from htsrl.dataflow.parameters import ParameterRing
 
-        place = torch.device(device or self.config.placement.device)
+        place, block = torch.device(device or self.config.placement.device), self.block_of(block, replica)
         further = {
             name: ParameterRing(block, partial(self.build_model, name), place, name)
             for name in (self.declared_models() if self.model_specs else ())
@@ -203,8 +260,10 @@ class Blueprint:
         parameters: ParameterRing | None = None,
     ) -> Actor:
         """`parameters` are for those who have them at hand."""
-        answers = self._build_answers(shared, block, parameters)
-        return Actor(self.actor_envs[index], shared, answers, self.shape, executors)
+        replica = self.replica_of(self.actor_envs[index][0])
+        answers = self._build_answers(shared, self.block_of(block, replica), parameters)
+        first_env = self.envs_of(replica).start
+        return Actor(self.actor_envs[index], shared, answers, self.shape, executors, first_env)
 
     def _build_answers(self, shared: Shared, block: SharedArrays, parameters: ParameterRing | None) -> Answers:
         if self.light:
@@ -223,18 +282,30 @@ class Blueprint:
         at_barrier: Callable[[int], None],
         helpers: Helpers | None = None,
         beat: Notify = lambda: None,
+        wait_for_replicas: Wait = no_replicas,
     ) -> Learner:
-        """Without `helpers` it takes all shards of its gradients itself. `beat` is its sign of life in an update."""
-        from htsrl.algorithms.gradient import Gradient, GradientShards
+        """Without `helpers` it takes all shards of its gradients itself. `beat` is its sign of life in an update;
+        `wait_for_replicas` is how it waits for the drafts of others, where there are several replicas."""
+        from htsrl.placements.updaters import UpdaterSite, build_meetings, build_updater
         from htsrl.roles.learner import Learner, LearnerState, Outlets
-        from htsrl.roles.rollout_finisher import RolloutFinisher
 
-        own = self.learner_shards[0] if helpers else range(self.experiment.gradient_shards)
-        gradient = Gradient(GradientShards.over(block, parameters, beat), own, parameters.modules, helpers)
-        finisher = None if shared.schedule.mixes_versions else RolloutFinisher(shared, parameters, self.shape)
-        state = LearnerState(parameters, LearnerSlots(block), gradient, finisher, self.declared_models())
+        updater = build_updater(self, UpdaterSite(0, block, shared, parameters, beat), helpers)
+        meetings = build_meetings(self, block, parameters, wait_for_replicas) if self.num_replicas > 1 else None
+        state = LearnerState(parameters, LearnerSlots(block), updater, self.envs_of(0), meetings)
         outlets = Outlets(executors, report, at_barrier, self.reports_episodes)
         return Learner(self.experiment, shared, state, outlets, self.config.placement.verify_storages)
+
+    def build_replica_learner(
+        self, replica: int, block: SharedArrays, shared: Shared, learner: Notify, beat: Notify = lambda: None
+    ) -> ReplicaLearner:
+        """The learner of a replica other than the first."""
+        from htsrl.placements.updaters import UpdaterSite, build_updater
+        from htsrl.roles.replica_learner import ReplicaLearner, ReplicaPlace
+
+        parameters = self.build_parameters(block, replica=replica)
+        updater = build_updater(self, UpdaterSite(replica, block, shared, parameters, beat))
+        place = ReplicaPlace(replica, self.envs_of(replica))
+        return ReplicaLearner(place, shared, updater, ReplicaWords(block), learner)
 
     def build_gradient_worker(
         self,
@@ -256,14 +327,20 @@ class Blueprint:
 
 def write_blueprint(blueprint: Blueprint) -> int:
     """Put it into a file without a name, for processes that inherit its descriptor; returns that."""
-    experiment = blueprint.experiment
-    # A schedule of the user's own may look at any setting.
-    if algorithm_name(experiment.algorithm) not in BUILT_IN and experiment.schedule in BUILT_IN_SCHEDULES:
-        blueprint = _with_algorithm(blueprint, PackedSettings.of(experiment.algorithm))
     fd = os.memfd_create("htsrl-blueprint")
     with open(fd, "wb", closefd=False) as file:
-        file.write(cloudpickle.dumps(blueprint))
+        file.write(pickle_blueprint(blueprint))
     return fd
+
+
+def pickle_blueprint(blueprint: Blueprint) -> bytes:
+    """For those who do not learn, an algorithm of the user's own is packed."""
+    experiment = blueprint.experiment
+    # A schedule of the user's own may look at any setting.
+    if not is_own(algorithm_name(experiment.algorithm)) and experiment.schedule in BUILT_IN_SCHEDULES:
+        blueprint = _with_algorithm(blueprint, PackedSettings.of(experiment.algorithm))
+    pickled: bytes = cloudpickle.dumps(blueprint)
+    return pickled
 
 
 def read_blueprint(fd: int, learns: bool = False) -> Blueprint:

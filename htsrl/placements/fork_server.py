@@ -9,16 +9,15 @@ once; who asked adopts the worker, so that it is a child of the supervisor's lik
     pid                   <-------  (the worker has been adopted)
     equipment, assignment ------------------------------------->    asks to die with its parent, works
 
-Who asks waits for the answer, and so is the only one who writes to the socket. A server that was killed is noticed
-by the end of its socket; the next worker gets a new one.
+This is the side of those who ask; `fork_serving.py` is the server's. Who asks waits for the answer, and so is the only
+one who writes to the socket. A server that was killed is noticed by the end of its socket; the next worker gets a new
+one.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
-import gc
-import io
 import os
 import pickle
 import resource
@@ -28,20 +27,13 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from htsrl.numerics import KEPT_MEMORY, ONE_THREAD
-from htsrl.processes.kill_points import read_orders
-from htsrl.processes.parent_death import die_with_parent
-from htsrl.processes.process_name import name_this_process
-from htsrl.processes.warnings_once import show_warnings_once
 
 FLAG = "--fork-server"
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,7 +52,7 @@ READ_ONCE = (
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerOrder:
     """A worker, as the supervisor would have started it itself."""
 
     fds: Sequence[int]
@@ -68,6 +60,8 @@ class Order:
     arguments: Sequence[str]
     path: Sequence[str]
     environment: dict[str, str]
+    libraries: Sequence[str] = ()
+    """Modules that the server imports first, and has from then on; none of the user's."""
 
 
 class Forked:
@@ -103,7 +97,7 @@ class ForkServer:
         self._is_ready = False
         self.circumstances = _circumstances()
 
-    def fork(self, order: Order) -> Forked:
+    def fork(self, order: WorkerOrder) -> Forked:
         """Raises OSError where the server has died, or cannot fork."""
         self.wait_until_ready()
         read_fd, write_fd = os.pipe()
@@ -133,7 +127,9 @@ class ForkServer:
 
     def _answer(self) -> int:
         """A pid, or 0 where the server has only something to say: that it is ready."""
-        if not select.select([self._socket], [], [], START_SECONDS)[0]:
+        ready = select.poll()  # `select` refuses descriptors above 1,023, which a run on many threads has
+        ready.register(self._socket, select.POLLIN)
+        if not ready.poll(START_SECONDS * 1000):
             raise TimeoutError(f"a fork server (pid {self._process.pid}) did not answer for {START_SECONDS:g} s")
         data = self._socket.recv(ANSWER.size)
         if len(data) < ANSWER.size:
@@ -158,15 +154,15 @@ class ForkServers:
         self._asking = threading.Lock()
         self._deadly: tuple[Any, ...] | None = None
 
-    def make_ready(self) -> None:
-        """Have both import what they need, at the same time."""
+    def make_ready(self, kinds: Collection[bool] = (False, True)) -> None:
+        """Have both, or those that will be asked, import what they need, at the same time."""
         with self._asking, suppress(ConnectionError, TimeoutError):  # whoever asks them for a worker finds out
-            for computes in (False, True):
+            for computes in kinds:
                 self._started(computes)
-            for computes in (False, True):
+            for computes in kinds:
                 self._ready(computes)
 
-    def fork(self, computes: bool, order: Order) -> Forked:
+    def fork(self, computes: bool, order: WorkerOrder) -> Forked:
         """A server that has died meanwhile is replaced, once; raises ConnectionError where none can live."""
         with self._asking:
             try:
@@ -244,105 +240,3 @@ def _adopting() -> Iterator[None]:
         yield
     finally:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def serve(socket_fd: int, computes: bool) -> None:
-    """Fork a worker for every order; returns in the workers alone, as if they had been started with their arguments."""
-    die_with_parent(int(sys.argv[1]))
-    name_this_process("fork server")
-    if computes:
-        from htsrl.placements.preparation import import_what_computes
-
-        import_what_computes()
-    gc.collect()
-    gc.freeze()  # what is not looked at stays shared
-    connection = socket.socket(fileno=socket_fd)
-    if len(os.listdir("/proc/self/task")) > 1:
-        sys.exit("something that every Python imports here has started a thread: workers take longer to start")
-    connection.sendall(ANSWER.pack(0))
-    while True:
-        fds = _received(connection)
-        if not fds:
-            sys.exit()  # nobody will ask any more
-        answer = _fork_twice()
-        if answer is None:
-            connection.close()
-            _become_a_worker(fds)
-            return
-        for fd in fds:
-            os.close(fd)
-        connection.sendall(ANSWER.pack(answer))
-
-
-def _received(connection: socket.socket) -> list[int]:
-    """The descriptors of an order, which may come in several messages; none at the end."""
-    fds: list[int] = []
-    while True:
-        data, some, _, _ = socket.recv_fds(connection, ANSWER.size, MAX_FDS)
-        fds += some
-        if not data or ANSWER.unpack(data)[0] <= len(some):
-            return fds
-
-
-def _fork_twice() -> int | None:
-    """The pid of a worker whose parent has ended, less the number of an error, or None in the worker."""
-    read_fd, write_fd = os.pipe()
-    try:
-        between = os.fork()
-        if between == 0:
-            _fork_and_leave(write_fd)
-            return None
-        os.close(write_fd)
-        os.waitpid(between, 0)  # by then the worker has been adopted
-        data = os.read(read_fd, ANSWER.size)
-        return int(ANSWER.unpack(data)[0])
-    except OSError as error:
-        with suppress(OSError):
-            os.close(write_fd)
-        return -(error.errno or 1)
-    finally:
-        os.close(read_fd)
-
-
-def _fork_and_leave(write_fd: int) -> None:
-    """Returns in the worker alone."""
-    try:
-        pid = os.fork()
-    except OSError as error:
-        pid = -(error.errno or 1)
-    if pid:
-        if pid > 0:
-            os.setpgid(pid, pid)  # here, before anybody could want to kill the group
-        os.write(write_fd, ANSWER.pack(pid))
-        os._exit(0)
-    os.close(write_fd)
-
-
-def _become_a_worker(fds: Sequence[int]) -> None:
-    """Take over what a child of the supervisor would have inherited."""
-    content, here, *inherited = fds
-    with open(content, "rb") as file:
-        file.seek(0)
-        order: Order = pickle.load(file)
-    os.fchdir(here)
-    os.close(here)
-    _place(inherited, [0, 1, 2, *order.fds])
-    os.environ.clear()
-    os.environ.update(order.environment)
-    sys.path[:], sys.argv[1:] = order.path, order.arguments
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=True)  # the server's went nowhere
-    np.random.seed()  # or all workers would draw the same from the global generator
-    show_warnings_once()
-    read_orders()
-
-
-def _place(fds: Sequence[int], numbers: Sequence[int]) -> None:
-    """Give descriptors their numbers; first out of the way, for a number may be another's."""
-    beyond = max(*fds, *numbers) + 1
-    moved = [fcntl(fd, F_DUPFD_CLOEXEC, beyond) for fd in fds]
-    for fd in fds:
-        os.close(fd)
-    for fd, number in zip(moved, numbers, strict=True):
-        os.dup2(fd, number)
-        os.close(fd)

@@ -12,7 +12,8 @@ from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.assignment import Hosted, worker_layout
 from htsrl.placements.blueprint import Blueprint
 from htsrl.roles.actor import Actor
-from htsrl.roles.env_runner import EnvRunner, Stage
+from htsrl.roles.env_runner import Stage
+from htsrl.roles.executor import Runner
 from htsrl.timeline.barriers import Barriers
 from htsrl.timeline.document import TrackName
 from htsrl.timeline.env_clock import EnvClock
@@ -22,6 +23,7 @@ from htsrl.timeline.track import Track
 if TYPE_CHECKING:
     from htsrl.roles.gradient_worker import GradientWorker
     from htsrl.roles.learner import Learner
+    from htsrl.roles.replica_learner import ReplicaLearner
 
 ASKED_AN_ACTOR = (Stage.HANDSHAKE, Stage.ACTION, Stage.FINAL_VALUE, Stage.LAST_VALUE)
 Slept = Callable[[int, int], None]
@@ -37,7 +39,9 @@ class Instruments:
         self._blueprint = blueprint
         self._block = block
         self._exchange = blueprint.shared(block).exchange
-        self._barriers = None if blueprint.schedule.mixes_versions else Barriers(block, blueprint.executor_envs)
+        has_envs = blueprint.collector is None and bool(blueprint.executor_envs)
+        has_barriers = has_envs and not blueprint.schedule.mixes_versions
+        self._barriers = Barriers(block, blueprint.executor_envs) if has_barriers else None
         self._track = Track(block, number, self._start_ns) if has_own_work else None
         self._clocks: list[EnvClock] = []  # of environments that step in turn
         self._slept: Slept | None = None
@@ -65,12 +69,12 @@ class Instruments:
                 clock.count()
             self._track.close()
 
-    def watch_env_runner(self, env_runner: EnvRunner) -> None:
+    def watch_env_runner(self, env_runner: Runner) -> None:
         self._clocks.append(self._watch_env_runner(env_runner, self.track))
 
-    def _watch_env_runner(self, env_runner: EnvRunner, track: Track) -> EnvClock:
+    def _watch_env_runner(self, env_runner: Runner, track: Track) -> EnvClock:
         clock = EnvClock(self._block, env_runner.index, track)
-        _replace(env_runner.agents, "step", clock.timed_step)
+        env_runner.step_timer.on_steps = clock.add_steps
         _replace(env_runner.agents, "reset", clock.timed_reset)
 
         def then_end_rollout(keep_capsule: Any) -> Any:
@@ -86,11 +90,11 @@ class Instruments:
         _replace(env_runner, "keep_capsule", then_end_rollout)
         return clock
 
-    def watch_executor(self, env_runners: Sequence[EnvRunner]) -> None:
+    def watch_executor(self, env_runners: Sequence[Runner]) -> None:
         """One that steps its environments in turn."""
         self._slept = self._executor_slept(self.track, env_runners)
 
-    def watch_lane(self, env_runner: EnvRunner, bell: Any) -> None:
+    def watch_env_thread(self, env_runner: Runner, bell: Any) -> None:
         """An environment on a thread, which is the caller's."""
         number = self._blueprint.num_workers + env_runner.index
         track = Track(self._block, number, self._start_ns, time.thread_time_ns)
@@ -117,15 +121,27 @@ class Instruments:
         _replace(bell, "wait", timed)
         _replace(env_runner, "close", written_down)
 
+    def watch_collector(self, collector: Any) -> None:
+        """One that steps no environments: its `collect(rollout, columns)` is inference."""
+        _replace(collector, "collect", self._timed(Kind.INFERENCE, lambda rollout, columns: len(columns)))
+        self._slept = lambda start, end: self.track.add(Kind.WAIT_LEARNER, start, end)
+
     def watch_actor(self, actor: Actor) -> None:
         for method in ("act", "value"):
-            _replace(actor.answers, method, self._timed(Kind.INFERENCE, lambda version, cells: len(cells)))
+            _replace(actor.answers, method, lambda call: self.track.timed_batches(call, Kind.INFERENCE))
         if not self._slept:  # else it acts for an executor in the same process, which knows more
             self._slept = lambda start, end: self.track.add(Kind.WAIT_REQUESTS, start, end)
 
     def watch_gradient_worker(self, gradient_worker: GradientWorker) -> None:
         _replace(gradient_worker, "carry_out", self._timed(Kind.GRADIENT))
         self._slept = lambda start, end: self.track.add(Kind.WAIT_ORDERS, start, end)
+
+    def watch_replica_learner(self, learner: ReplicaLearner) -> None:
+        if learner.finisher:
+            _replace(learner.finisher, "complete", self._timed(Kind.FINISH_ROLLOUT))
+        _replace(learner.gradient.shards, "take", self._timed(Kind.GRADIENT))
+        _replace(learner, "learn", lambda learn: self.track.spanned(learn, Kind.LEARNING))
+        self._slept = lambda start, end: self.track.add(Kind.WAIT_LEARNER, start, end)
 
     def watch_checkpoints(self, checkpoints: Any) -> None:
         """Before the learner takes hold of them."""
@@ -134,6 +150,10 @@ class Instruments:
     def watch_wait(self, wait: Wait) -> Wait:
         """For gradient workers."""
         return self.track.timed(wait, Kind.WAIT_GRADIENTS)
+
+    def watch_wait_for_replicas(self, wait: Wait) -> Wait:
+        """For the drafts of other learners."""
+        return self.track.timed(wait, Kind.WAIT_LEARNER)
 
     def watch_learner(self, learner: Learner) -> None:
         if learner.finisher:
@@ -170,7 +190,7 @@ class Instruments:
         if barrier and middle < end:
             self.track.add(Kind.WAIT_SLOWEST, middle, end, barrier.slowest)
 
-    def _executor_slept(self, track: Track, env_runners: Sequence[EnvRunner]) -> Slept:
+    def _executor_slept(self, track: Track, env_runners: Sequence[Runner]) -> Slept:
         """Whom an executor slept for, from what its environments had to wait for."""
         acts_for_itself, version_before = self._blueprint.acts_for_itself, 0
 
@@ -209,7 +229,7 @@ class Instruments:
 
 def track_names(blueprint: Blueprint) -> list[TrackName]:
     """Whose track is which."""
-    all_envs = tuple(range(blueprint.experiment.num_envs))
+    all_envs = tuple(range(blueprint.experiment.num_simulators))
     if blueprint.config.placement.backend == "inline":
         return [TrackName("inline", "inline", all_envs)]
     hosted = worker_layout(blueprint)
@@ -222,7 +242,9 @@ def track_names(blueprint: Blueprint) -> list[TrackName]:
 def _role(worker: Hosted) -> str:
     if worker.executor is not None:
         return "executor"
-    return "actor" if worker.actor is not None else "learner" if worker.learner else "gradient worker"
+    if worker.actor is not None:
+        return "actor"
+    return "gradient worker" if worker.gradient_worker is not None else "learner"
 
 
 def _envs_in_turn(blueprint: Blueprint, worker: Hosted) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from htsrl.checkpoint.background import Written
 from htsrl.digest import Link
 from htsrl.errors import (
     ConfigError,
+    DatasetError,
     EnvironmentFailure,
     HtsrlError,
     NotReproduced,
@@ -90,7 +91,7 @@ def error_of(message: dict[str, Any]) -> HtsrlError:
     for kind in (NotReproduced, EnvironmentFailure):
         if message["error"] == kind.__name__:
             return kind(message["message"], message["env"])
-    known = {cls.__name__: cls for cls in (ConfigError, TrainingDiverged, WaitTimeout)}
+    known = {cls.__name__: cls for cls in (ConfigError, DatasetError, TrainingDiverged, WaitTimeout)}
     return known.get(message["error"], HtsrlError)(message["message"])
 
 

@@ -45,6 +45,14 @@ def make_ahead(blueprint: Blueprint) -> PrebuiltEnvs:
     Of others, and of those that threads will make for themselves, a single one is made and closed, for what that
     imports and loads.
     """
+    if blueprint.collector is not None:
+        blueprint.collector.import_ahead()
+        return []
+    if not blueprint.executor_envs:
+        return []
+    if blueprint.lane:
+        blueprint.make_lane().close()
+        return []
     env = blueprint.make_env()
     may_be_made = env.has_wrapper_attr("may_be_made_ahead") and env.get_wrapper_attr("may_be_made_ahead")
     if blueprint.on_threads or not may_be_made:

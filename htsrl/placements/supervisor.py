@@ -7,14 +7,15 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from htsrl.checkpoint.background import Written
 from htsrl.dataflow.exchange import COMING_BACK
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.signals import Doorbell, ThreadBell
-from htsrl.errors import EnvironmentFailure, HtsrlError, PeerDied, UnclearCrash
+from htsrl.errors import EnvironmentFailure, HtsrlError, ObserverFailed, PeerDied, StopRequested, UnclearCrash
 from htsrl.metrics.report import UpdateReport
 from htsrl.placements.assignment import Assignment, Doorbells, worker_layout
 from htsrl.placements.blueprint import Blueprint, Envs, write_blueprint
@@ -44,46 +45,80 @@ class Listeners:
     """Whenever the supervisor looks around, at least about once a second."""
 
 
-class Supervisor:
-    """Watches every process of a run."""
+class Elsewhere(Protocol):
+    """Workers of a run that live on other machines, and what passes between them and those that live here."""
 
-    def __init__(self, blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
+    @property
+    def doorbell(self) -> Doorbell:
+        """Rung for any of them, and by whoever brings news of them."""
+
+    @property
+    def workers(self) -> Collection[int]:
+        """Their numbers."""
+
+    def advance(self) -> bool:
+        """Pass on what there is to pass on, once the doorbell was cleared; True when workers here may have work now."""
+
+    @property
+    def run_is_over(self) -> bool:
+        """Whether those elsewhere say so; the learner's side says it in a report."""
+
+
+class Supervisor:
+    """Watches every process of a run that lives on this machine."""
+
+    def __init__(
+        self, blueprint: Blueprint, block: SharedArrays, listeners: Listeners, elsewhere: Elsewhere | None = None
+    ) -> None:
         placement = blueprint.config.placement
         self._blueprint = blueprint
+        self._elsewhere = elsewhere
         self._blueprint_fd = write_blueprint(blueprint)
         self._block = block
         self._listeners = listeners
         self._shared: Shared = blueprint.shared(block)
         self._hosted = worker_layout(blueprint)
-        self._doorbells = [Doorbell.create() for _ in self._hosted]
+        away = elsewhere.workers if elsewhere else ()
+        self._here = [number for number in range(len(self._hosted)) if number not in away]
+        self._doorbells = [
+            elsewhere.doorbell if elsewhere and number in away else Doorbell.create()
+            for number in range(len(self._hosted))
+        ]
         num_threads = blueprint.experiment.num_envs if blueprint.on_threads else 0
-        self._thread_bells = [ThreadBell.create() for _ in range(num_threads)]  # by environment
-        self._signs = Signs(self._shared.exchange, [self._watched(n) for n in range(len(self._hosted))], num_threads)
+        envs_here = [env for number in self._here for env in self._stepped_envs(number)] if num_threads else []
+        self._thread_bells = {env: ThreadBell.create() for env in envs_here}
+        watched = [None if number in away else self._watched(number) for number in range(len(self._hosted))]
+        self._signs = Signs(self._shared.exchange, watched, num_threads, self._may_go_on)
         # Only this process holds the writing end, so its closing tells the workers that we are gone.
         self._lifeline_fd, self._our_life_fd = os.pipe()
-        self._workers: list[WorkerProcess] = []
+        self._workers: dict[int, WorkerProcess] = {}  # by number
         self._reported_version = 0
         self._failures: dict[int, HtsrlError] = {}  # what workers said of their end, by worker
-        self._details_shown: list[str] = []  # below the headline of the last death that was forgiven
+        self._details_shown: list[str] = []  # below the headline of the last death that was tolerated
         self._spares = Spares(lambda: self._launch(spare=True), self._drop)
         self._poll = select.poll()
+        if elsewhere:
+            self._poll.register(elsewhere.doorbell.fd, select.POLLIN)
         self._vigil = Vigil(placement.deadline_seconds, len(self._signs))
         self._crash_points: dict[int, Hashable] = {}  # the steps that may be to blame for crashes
         self.restarts = Restarts(placement.restart_workers)
+        # On an island without torch a worker starts as quickly as a spare takes over.
+        needs_spares = elsewhere is None or any(self._computes(number) for number in self._here)
+        self._has_spares = self.restarts.allowed and needs_spares
 
     def start(self) -> None:
         if sys.platform == "linux":
-            fork_servers.make_ready()
-        for number in range(len(self._hosted)):
+            fork_servers.make_ready({*map(self._computes, self._here)} if self._elsewhere else (False, True))
+        for number in self._here:
             with uninterrupted():
-                self._workers.append(self._launch(self._computes(number)))
+                self._workers[number] = self._launch(self._computes(number))
             self._set_to_work(number)
 
     def watch(self) -> None:
         """Pass on reports until the learner has finished; raise what the run cannot go on after."""
         while True:
             ready = {fd for fd, _ in self._poll.poll(self._vigil.pause_seconds * 1000)}
-            for number, worker in enumerate(self._workers):
+            for number, worker in list(self._workers.items()):
                 if not worker.fds & ready:
                     continue
                 if self._listen_to(number):
@@ -92,52 +127,71 @@ class Supervisor:
                     with uninterrupted():
                         if self._handle_death(number):
                             return
-            if self.restarts.allowed:
+            if self._has_spares:
                 with uninterrupted():
                     self._spares.look_after()
             self._look_for_hangs()
             self._listeners.on_look()
+            if self._elsewhere and self._exchange_with(self._elsewhere):
+                return
+
+    def _exchange_with(self, elsewhere: Elsewhere) -> bool:
+        """True when the run is over."""
+        elsewhere.doorbell.clear()
+        if elsewhere.advance():
+            self._ring_all()
+        return elsewhere.run_is_over
+
+    def _ring_all(self) -> None:
+        for doorbell in self._bells_here:
+            doorbell.ring()
 
     def stop(self) -> None:
         """Ask all workers to end, then make them; what the learner has still reported is passed on."""
         self._shared.exchange.stop()
-        for doorbell in self._doorbells:
-            doorbell.ring()
-        workers = [*self._workers, *([self._spares.process] if self._spares.process else [])]
+        self._ring_all()
+        workers = [*self._workers.values(), *([self._spares.process] if self._spares.process else [])]
         try:
             self._wait_for_ends()
         finally:
             for worker in workers:
                 worker.end()
-            for number in range(len(self._workers)):
+            for number in self._workers:
                 self._listen_to(number)
             for worker in workers:
                 worker.close()
-            doorbells = [doorbell.fd for doorbell in self._all_bells]
+            doorbells = [doorbell.fd for doorbell in self._bells_here]
             for fd in (self._blueprint_fd, self._lifeline_fd, self._our_life_fd, *doorbells):
                 os.close(fd)
 
     def _wait_for_ends(self) -> None:
         """For a moment, and for as long as the learner gets on with a checkpoint that was due."""
         beats, deadline = self._shared.exchange.beats.tobytes(), time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers):
+        while time.monotonic() < deadline and not all(worker.has_ended for worker in self._workers.values()):
             time.sleep(GRACE_SECONDS / 100)
             if (now := self._shared.exchange.beats.tobytes()) != beats:
                 beats, deadline = now, time.monotonic() + GRACE_SECONDS
 
     @property
+    def _bells_here(self) -> list[Doorbell | ThreadBell]:
+        """Those of workers on this machine, and of their threads."""
+        return [*(self._doorbells[number] for number in self._here), *self._thread_bells.values()]
+
+    @property
     def _all_bells(self) -> list[Doorbell | ThreadBell]:
-        return [*self._doorbells, *self._thread_bells]
+        return [*self._bells_here, *([self._elsewhere.doorbell] if self._elsewhere else [])]
 
     def _computes(self, number: int) -> bool:
         hosted = self._hosted[number]
         acts_with_torch = hosted.actor is not None and self._blueprint.light is None
-        return hosted.learner or hosted.gradient_worker is not None or acts_with_torch
+        collects = hosted.executor is not None and self._blueprint.collector is not None
+        return hosted.learns or acts_with_torch or collects
 
     def _launch(self, computes: bool = True, spare: bool = False) -> WorkerProcess:
         doorbells = [doorbell.fd for doorbell in self._all_bells]
         inheritance = Inheritance(self._blueprint_fd, self._block.fd, self._lifeline_fd, doorbells)
-        worker = WorkerProcess(inheritance, computes, spare)
+        collector = self._blueprint.collector
+        worker = WorkerProcess(inheritance, computes, spare, collector.libraries if collector else ())
         for fd in worker.fds:
             self._poll.register(fd, select.POLLIN | select.POLLHUP)
         return worker
@@ -149,6 +203,7 @@ class Supervisor:
 
     def _listen_to(self, number: int) -> bool:
         """Act on a worker's messages; True when training is over."""
+        wish: StopRequested | ObserverFailed | None = None
         with uninterrupted():  # a message that was read and not passed on would be missing from the digest
             for message in self._workers[number].report_reader.read():
                 if message["kind"] == "failure":
@@ -158,9 +213,14 @@ class Supervisor:
                 elif message["kind"] == "update":
                     report = report_of(message)
                     self._reported_version = report.version
-                    self._listeners.on_report(report)
-                    if report.finished:
+                    try:
+                        self._listeners.on_report(report)
+                    except (StopRequested, ObserverFailed) as error:
+                        wish = wish or error  # granted once all that was read with it is passed on
+                    if report.finished and wish is None:
                         return True
+        if wish is not None:
+            raise wish
         return False
 
     def _handle_death(self, number: int) -> bool:
@@ -202,6 +262,9 @@ class Supervisor:
         for fd in worker.fds:
             self._poll.unregister(fd)
         worker.close()
+
+    def _may_go_on(self, env: int) -> bool:
+        return self._shared.may_go_on(env, self._blueprint.num_rollouts(env))
 
     def _look_for_hangs(self) -> None:
         for place in self._vigil.overdue(time.monotonic(), self._signs.read()):
@@ -282,13 +345,13 @@ class Supervisor:
         return () if hosted.actor is None else blueprint.actor_envs[hosted.actor]
 
     def _doorbells_for(self, number: int) -> Doorbells:
-        num_envs = self._blueprint.experiment.num_envs
-        executor_of: list[Doorbell | ThreadBell] = [self._doorbells[0]] * num_envs
-        actor_of = [self._doorbells[0]] * num_envs
+        num_simulators = self._blueprint.experiment.num_simulators
+        executor_of: list[Doorbell | ThreadBell] = [self._doorbells[0]] * num_simulators
+        actor_of = [self._doorbells[0]] * num_simulators
         for other, (hosted, doorbell) in enumerate(zip(self._hosted, self._doorbells, strict=True)):
             for env in self._envs_of(other):
                 if hosted.executor is not None:
-                    executor_of[env] = self._thread_bells[env] if self._blueprint.on_threads else doorbell
+                    executor_of[env] = self._thread_bells.get(env, doorbell)
                 if hosted.actor is not None:
                     actor_of[env] = doorbell
         gradient_workers = [
@@ -301,6 +364,9 @@ class Supervisor:
             executor_of=tuple(executor_of),
             actor_of=tuple(actor_of),
             gradient_workers=tuple(gradient_workers),
+            replicas=tuple(
+                bell for bell, at in zip(self._doorbells, self._hosted, strict=True) if at.replica is not None
+            ),
             learner=self._doorbells[-1],
             step_barrier=self._shared.schedule.step_barrier,
             repeats=self._shared.schedule.repeats,

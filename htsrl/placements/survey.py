@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from htsrl.config import MAX_ENVS_ON_THREADS, Config, Experiment, available_cores
-from htsrl.config.algorithm_settings import BUILT_IN, CommonSettings, algorithm_name, algorithm_of
-from htsrl.config.check import check_shards
-from htsrl.dataflow.trajectory import NO_ACTIVATIONS, trajectory_spec
-from htsrl.dataflow.versions import num_slots_for
+from htsrl.config import MAX_ENVS_ON_THREADS, NO_ENV, Config, Experiment, available_cores
+from htsrl.config.algorithm_settings import CommonSettings, algorithm_name, algorithm_of, is_own
+from htsrl.config.check_sizes import check_shards
+from htsrl.config.plugins import import_named
+from htsrl.config.sync_rule_names import load_sync_rule
+from htsrl.datasets.open import open_dataset
 from htsrl.envs.contract import check_contract
+from htsrl.envs.lanes.lane import LaneFacts
+from htsrl.envs.lanes.look import look_at_lane
 from htsrl.envs.look import interface_of
 from htsrl.envs.make import make_env
 from htsrl.envs.origins import Origins, origins_of
@@ -23,8 +26,9 @@ from htsrl.envs.pace import can_share_process, pace_of
 from htsrl.envs.state import saves_its_state
 from htsrl.envs.team import team_size_of
 from htsrl.errors import ConfigError
-from htsrl.numerics import OwnNumerics
-from htsrl.placements.blueprint import Blueprint, share_out
+from htsrl.placements.blueprint import Blueprint, Envs, share_out
+from htsrl.placements.collector import collector_of
+from htsrl.placements.surveyed import Look, Surveyed
 from htsrl.roles.recall import wrapper_with_unknown_state
 from htsrl.schedules.make import make_schedule
 from htsrl.schedules.schedule import Schedule
@@ -34,93 +38,135 @@ if TYPE_CHECKING:
     from htsrl.algorithms.algorithm import Algorithm
     from htsrl.policies.policy import Policy
 
-MAX_KEPT_BYTES = 256 << 20
-
 
 def draw_blueprint(config: Config) -> Blueprint:
     """Look at one environment and one policy, in this process, to learn all that the workers need to know."""
-    from htsrl.algorithms.algorithm import build_algorithm, own_fields
+    if (name := collector_of(config.experiment.env)) is not None:
+        draw: Callable[[Config], Blueprint] = import_named("collector", name, {})
+        return draw(config)
+    from htsrl.algorithms.algorithm import build_algorithm
     from htsrl.algorithms.gradient import num_columns as num_columns_of
-    from htsrl.algorithms.models import declared_models, model_arrays
-    from htsrl.algorithms.optimizers import NUM_VECTORS
-    from htsrl.dataflow.parameters import parameter_arrays
-    from htsrl.placements.acting import choose_acting
-    from htsrl.policies.light_plan import light_plan
     from htsrl.policies.policy import policy_for
 
     _check_device(config.placement.device)
-    experiment, placement, schedule = config.experiment, config.placement, make_schedule(config.experiment)
-    algorithm = build_algorithm(experiment)
-    interface, team_size, leave_a_core, on_threads, origins = _look_at_env(config)
-    num_columns = experiment.num_envs * (team_size or 1)
-    check_shards(experiment, num_columns)
-    _check_team(experiment, team_size)
-    policy = policy_for(experiment, interface, num_columns)
-    _check_that_it_repeats(policy, policy_for(experiment, interface, num_columns))
-    activation_shapes = _kept_activations(config, schedule, policy, num_columns)
-    light = None if schedule.mixes_versions else light_plan(policy, experiment.network)
-    trajectory = trajectory_spec(
-        interface,
-        experiment.interval_steps,
-        experiment.num_envs,
-        team_size,
-        policy.state_size,
-        truncates_on_error=experiment.on_env_error == "truncate",
-        mixes_versions=schedule.mixes_versions,
-        activation_shapes=activation_shapes,
-        values_deferred=light is not None,
-        log_info=placement.log_info,
-        num_storages=schedule.num_storages,
-        own_fields=own_fields(algorithm, experiment.algorithm, interface),
-    )
-    num_vectors = NUM_VECTORS[CommonSettings.of(experiment.algorithm).optimizer]
-    num_slots, models = num_slots_for(schedule.max_lag), declared_models(experiment, interface)
-    parameter_specs = tuple(parameter_arrays(policy, num_vectors, num_slots))
-    num_executors = placement.resolved_executors(experiment.num_envs, leave_a_core, on_threads)
-    executor_envs = share_out(experiment.num_envs, num_executors)
-    num_actors, shards = placement.resolved_actors(on_threads), experiment.gradient_shards
-    with OwnNumerics():  # the environment was here
-        acting = choose_acting(policy, light, parameter_specs, trajectory, placement.device)
+    algorithm = build_algorithm(config.experiment)
+    look = _look(config, algorithm)
+    config = _with_chosen_precision(config, look.interface)
+    experiment, schedule = config.experiment, make_schedule(config.experiment)
+    num_columns = experiment.per_replica.num_envs * (look.team_size or 1)
+    _check_what_was_seen(experiment, look, num_columns)
+    policy = policy_for(experiment, look.interface, num_columns)
+    _check_that_it_repeats(policy, policy_for(experiment, look.interface, num_columns))
+    surveyed = Surveyed(config, look, schedule, algorithm, policy)
+    trajectory, parameter_specs = surveyed.trajectory(num_columns), surveyed.parameter_specs()
+    acting = surveyed.acting(trajectory, parameter_specs)
+    executor_envs, actor_envs = _shared_out_envs(config, look)
     return Blueprint(
         config=config,
-        interface=interface,
+        interface=look.interface,
         trajectory=trajectory,
         parameter_specs=parameter_specs,
-        model_specs=tuple(model_arrays(models, policy, experiment.seed, num_slots)),
+        model_specs=surveyed.model_specs(),
         shape=acting.shape,
         executor_envs=executor_envs,
-        actor_envs=share_out(experiment.num_envs, num_actors) if num_actors else executor_envs,
-        learner_shards=share_out(shards, placement.resolved_learner_workers(shards)),
+        actor_envs=actor_envs,
+        learner_shards=_shared_out_shards(config),
         num_targets=num_columns_of(algorithm.Targets),
         light=acting.light,
-        on_threads=on_threads,
-        origins=origins | origins_of(*_own_parts(experiment, policy, algorithm, schedule)),
+        on_threads=look.on_threads,
+        lane=look.lane,
+        origins=look.origins | origins_of(*_own_parts(experiment, policy, algorithm, schedule)),
     )
+
+
+def _look(config: Config, algorithm: Algorithm) -> Look:
+    if config.experiment.source is not None:
+        return _look_offline(config, algorithm)
+    return _look_at_env(config) if config.experiment.lanes is None else _look_at_lane(config)
+
+
+def _check_what_was_seen(experiment: Experiment, look: Look, num_columns: int) -> None:
+    if experiment.source is None:
+        check_shards(experiment.per_replica, num_columns)
+    _check_team(experiment, look.team_size)
+    _check_replayed_lane(experiment, look.lane)
+
+
+def _shared_out_envs(config: Config, look: Look) -> tuple[tuple[Envs, ...], tuple[Envs, ...]]:
+    """Those of each executor, and of each actor."""
+    experiment, placement = config.experiment, config.placement
+    if experiment.source is not None:
+        return (), ()
+    num_executors = placement.resolved_executors(experiment.num_simulators, look.leave_a_core, look.on_threads)
+    executor_envs, num_actors = (
+        share_out_replicas(experiment, num_executors),
+        placement.resolved_actors(look.on_threads),
+    )
+    return executor_envs, share_out_replicas(experiment, num_actors) if num_actors else executor_envs
+
+
+def _shared_out_shards(config: Config) -> tuple[tuple[int, ...], ...]:
+    """Those of each learner worker."""
+    experiment, shards = config.experiment, config.experiment.num_shards
+    workers = config.placement.resolved_learner_workers(shards) if experiment.num_replicas == 1 else 1
+    return share_out(shards, workers)
+
+
+def _with_chosen_precision(config: Config, interface: Interface) -> Config:
+    """What `auto` chooses here belongs to the experiment: elsewhere it might choose otherwise."""
+    from htsrl.policies.half_precision import chosen_precision
+
+    network = config.experiment.network
+    if network.precision != "auto":
+        return config
+    network = replace(network, precision=chosen_precision(interface.observations, network))
+    return replace(config, experiment=replace(config.experiment, network=network))
 
 
 def _own_parts(experiment: Experiment, policy: Policy, algorithm: Algorithm, schedule: Schedule) -> list[object]:
     """What of a run beside its environment is the user's code: changed, it is another run."""
-    plug_ins = [part for part in (algorithm, schedule) if not type(part).__module__.startswith("htsrl.")]
+    plug_ins: list[object] = [part for part in (algorithm, schedule) if not type(part).__module__.startswith("htsrl.")]
+    if not (rule := load_sync_rule(experiment.sync_rule)).__module__.startswith("htsrl."):
+        plug_ins.append(rule)
     return [*plug_ins, *([policy.encoder] if experiment.network.policy else [])]
 
 
-class Look(NamedTuple):
-    """What one environment shows."""
+def share_out_replicas(experiment: Experiment, num_workers: int) -> tuple[Envs, ...]:
+    """Environments to workers, each of which has those of one replica: as many for each, and one at least."""
+    own = experiment.per_replica.num_simulators
+    shares = share_out(own, max(num_workers // experiment.num_replicas, 1))
+    return tuple(
+        tuple(replica * own + env for env in share) for replica in range(experiment.num_replicas) for share in shares
+    )
 
-    interface: Interface
-    """Of one agent."""
-    team_size: int | None
-    leave_a_core: bool
-    """Whether executors leave the learner one."""
-    on_threads: bool
-    """Whether executors step their environments on threads."""
-    origins: Origins
+
+def _look_at_lane(config: Config) -> Look:
+    """The same of one lane."""
+    experiment, placement = config.experiment, config.placement
+    interface, facts, simulator = look_at_lane(experiment)
+    origins = origins_of(simulator.inner, *_factories(experiment), *experiment.imports)
+    leave_a_core = experiment.overlaps_learning and placement.backend == "processes"
+    return Look(interface, None, leave_a_core, on_threads=False, origins=origins, lane=facts)
+
+
+def _factories(experiment: Experiment) -> list[Any]:
+    """What makes the environment, where that is not Gymnasium's registry alone."""
+    factory = experiment.env
+    return [factory] if not isinstance(factory, str) or ":" in factory else []
+
+
+def _check_replayed_lane(experiment: Experiment, lane: LaneFacts | None) -> None:
+    if lane and lane.idles and CommonSettings.of(experiment.algorithm).replay_capacity:
+        raise ConfigError(
+            f"{algorithm_name(experiment.algorithm)} has a replay buffer, and the simulator spends a step on beginning "
+            "each episode, from which nothing can be learned; use PPO or A2C, or another autoreset mode"
+        )
 
 
 def _look_at_env(config: Config) -> Look:
     """After a look at whether the contract is kept."""
     experiment, placement = config.experiment, config.placement
-    chooses = placement.backend == "processes" and placement.num_executors is None and not placement.executor_threads
+    chooses = placement.backend != "inline" and placement.num_executors is None and not placement.executor_threads
 
     def make() -> gymnasium.Env[Any, Any]:
         return make_env(experiment.env, experiment.env_args, experiment.imports)
@@ -146,6 +192,29 @@ def _look_at_env(config: Config) -> Look:
     return Look(interface, team_size, experiment.overlaps_learning and chooses and not is_slow, on_threads, origins)
 
 
+def _look_offline(config: Config, algorithm: Algorithm) -> Look:
+    """What a dataset shows, of the same spaces as the environment that evaluations play in, if there is one."""
+    experiment = config.experiment
+    assert experiment.source is not None
+    dataset = open_dataset(experiment.source)
+    if hasattr(algorithm, "check_dataset"):
+        algorithm.check_dataset(dataset)
+    squashes = experiment.network.bounded_actions == "squash"
+    interface = replace(dataset.interface, squashes=squashes)
+    if experiment.env != NO_ENV:
+        env = make_env(experiment.env, experiment.env_args, experiment.imports)
+        try:
+            for kind in ("observation_space", "action_space"):
+                if getattr(env, kind) != getattr(interface, kind):
+                    raise ConfigError(
+                        f"the environment has the {kind} {getattr(env, kind)}, the dataset {dataset.shown} has "
+                        f"{getattr(interface, kind)}; evaluate in an environment like the one it was collected in"
+                    )
+        finally:
+            env.close()
+    return Look(interface, None, leave_a_core=False, on_threads=False, origins=Origins())
+
+
 def _origins_of_env(env: gymnasium.Env[Any, Any], experiment: Experiment) -> Origins:
     factory = experiment.env
     if isinstance(factory, str):  # MODULE:ID, or an id whose entry point may return what another module makes
@@ -156,7 +225,7 @@ def _origins_of_env(env: gymnasium.Env[Any, Any], experiment: Experiment) -> Ori
 
 def _own_algorithm(experiment: Experiment) -> object:
     """The class of an algorithm that is not htsrl's, whose sources the fingerprint has anyway."""
-    return None if algorithm_name(experiment.algorithm) in BUILT_IN else algorithm_of(experiment.algorithm)
+    return None if is_own(algorithm_name(experiment.algorithm)) else algorithm_of(experiment.algorithm)
 
 
 def _check_that_it_repeats(policy: Policy, again: Policy) -> None:
@@ -198,18 +267,3 @@ def _check_device(name: str) -> None:
         available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={name} cannot be used ({reason}); use one of {', '.join(available)}") from error
-
-
-def _kept_activations(
-    config: Config, schedule: Schedule, policy: Policy, num_columns: int
-) -> Mapping[str, tuple[int, ...]]:
-    """What actors keep of every row for the learner: only the delayed gradient is taken where the actors were. What is
-    computed by a device would have to be fetched from there."""
-    from htsrl.algorithms.algorithm import build_algorithm
-
-    experiment, shapes = config.experiment, policy.activation_shapes
-    if not config.placement.device.startswith("cpu") or not build_algorithm(experiment).differentiates_at_behaviour:
-        return NO_ACTIVATIONS
-    numbers_per_row = sum(math.prod(shape) for shape in shapes.values())
-    num_bytes = 4 * numbers_per_row * num_columns * experiment.interval_steps * schedule.num_storages
-    return shapes if num_bytes <= MAX_KEPT_BYTES else NO_ACTIVATIONS

@@ -11,30 +11,21 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import fields
 
 import cloudpickle
-import gymnasium
 
-from htsrl.checkpoint.of_run import background_checkpoints
-from htsrl.checkpoint.snapshots import Snapshots, in_order
-from htsrl.dataflow.exchange import Cost
-from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.shared_arrays import SharedArrays
-from htsrl.dataflow.signals import ThreadBell, Waiter
+from htsrl.dataflow.signals import Waiter
 from htsrl.envs.make import import_modules
 from htsrl.errors import HtsrlError
-from htsrl.metrics.report import UpdateReport
-from htsrl.numerics import use_one_thread
 from htsrl.placements.assignment import Assignment, Equipment
-from htsrl.placements.blueprint import Blueprint, read_blueprint
-from htsrl.placements.fork_server import FLAG, serve
+from htsrl.placements.blueprint import read_blueprint
+from htsrl.placements.fork_server import FLAG
+from htsrl.placements.fork_serving import serve
+from htsrl.placements.hosted_roles import HostedRoles, WorkerContext
 from htsrl.placements.instruments import Instruments
 from htsrl.placements.messages import ReportWriter
 from htsrl.placements.preparation import PrebuiltEnvs, prepare
@@ -42,24 +33,10 @@ from htsrl.placements.sleeper import Sleeper
 from htsrl.placements.worker_process import DUMP_SIGNAL, SPARE
 from htsrl.processes.parent_death import die_with_parent
 from htsrl.processes.process_name import name_this_process
-from htsrl.roles.env_runner import EnvRunner
-from htsrl.roles.executor import Bells, Executor
 from htsrl.roles.meter import Meter
-from htsrl.roles.role import Jittery, Notify, Role, advance_all
+from htsrl.roles.role import Collector, Jittery, Role, advance_all
 from htsrl.roles.shared import Shared
 from htsrl.roles.threaded_executor import ThreadedExecutor
-
-
-@dataclass(frozen=True)
-class WorkerContext:
-    """A place in a run: which one, and what there is to fill it with."""
-
-    assignment: Assignment
-    equipment: Equipment
-    blueprint: Blueprint
-    prebuilt_envs: PrebuiltEnvs
-    last_things: ExitStack = field(default_factory=ExitStack)
-    """What a worker does before it ends, also where it is stopped."""
 
 
 def main() -> None:
@@ -85,8 +62,7 @@ def main() -> None:
         return
     name_this_process(assignment.hosted.name)
     try:
-        learns = assignment.hosted.learner or assignment.hosted.gradient_worker is not None
-        blueprint = read_blueprint(equipment.blueprint_fd, learns)
+        blueprint = read_blueprint(equipment.blueprint_fd, assignment.hosted.learns)
         _work(WorkerContext(assignment, equipment, blueprint, prebuilt_envs), report_writer)
     except HtsrlError as error:
         report_writer.failure(error, str(error))
@@ -103,7 +79,7 @@ def _work(context: WorkerContext, report_writer: ReportWriter) -> None:
     measures = context.blueprint.config.placement.measure_costs
     meter = Meter(shared.exchange.cpu_seconds[context.assignment.number]) if measures else None
     sleeper, instruments = _sleeper(context, shared), _instruments(context, block)
-    roles = _build_roles(context, block, shared, report_writer, sleeper, meter, instruments)
+    roles = HostedRoles(context, block, shared, meter, instruments).build(report_writer, sleeper)
     while context.prebuilt_envs:
         context.prebuilt_envs.pop().close()
     with context.last_things:
@@ -111,7 +87,7 @@ def _work(context: WorkerContext, report_writer: ReportWriter) -> None:
             context.last_things.callback(instruments.close)
         _take_turns(context, shared, roles, sleeper, meter, instruments)
     for role in roles:
-        if isinstance(role, Executor | ThreadedExecutor):
+        if isinstance(role, Collector):
             role.close()
         if isinstance(role, ThreadedExecutor) and not role.is_closed:
             os._exit(0)  # an interpreter that ends under threads inside of C code may abort
@@ -130,144 +106,6 @@ def _instruments(context: WorkerContext, block: SharedArrays) -> Instruments | N
     hosted = assignment.hosted
     only_keeps_threads = blueprint.on_threads and hosted.executor is not None and hosted.actor is None
     return Instruments(blueprint, block, assignment.number, has_own_work=not only_keeps_threads)
-
-
-def _build_roles(
-    context: WorkerContext,
-    block: SharedArrays,
-    shared: Shared,
-    report_writer: ReportWriter,
-    sleeper: Sleeper,
-    meter: Meter | None,
-    instruments: Instruments | None,
-) -> list[Role]:
-    hosted, blueprint, doorbells = context.assignment.hosted, context.blueprint, context.assignment.doorbells
-    roles: list[Role] = []
-    if hosted.executor is not None:
-        roles.append(_build_executor(context, hosted.executor, shared, meter, instruments))
-    if hosted.actor is not None:
-        if blueprint.light is None:
-            use_one_thread()
-        actor = blueprint.build_actor(hosted.actor, shared, block, doorbells.ring_executors)
-        if meter:
-            for policy, method in actor.answers.computations:
-                meter.watch(policy, method, Cost.INFERENCE)
-        if instruments:
-            instruments.watch_actor(actor)
-        roles.append(actor)
-    if hosted.gradient_worker is not None or hosted.learner:
-        use_one_thread()
-        parameters, beat = blueprint.build_parameters(block), shared.exchange.heartbeat(context.assignment.number)
-        if hosted.gradient_worker is not None:
-            gradient_worker = blueprint.build_gradient_worker(
-                hosted.gradient_worker,
-                block,
-                shared,
-                parameters,
-                doorbells.ring_learner,
-                _unless_stopped(shared, beat),
-            )
-            if meter:
-                meter.watch(gradient_worker, "carry_out", Cost.LEARNING)
-            if instruments:
-                instruments.watch_gradient_worker(gradient_worker)
-            roles.append(gradient_worker)
-        if hosted.learner:
-            report = meter.read_total_before(report_writer.update) if meter else report_writer.update
-            checkpoints = background_checkpoints(blueprint.config, block, shared, report_writer.checkpoint, beat)
-            if meter:
-                meter.watch(checkpoints, "at_barrier", Cost.KEEPING)
-            if instruments:
-                instruments.watch_checkpoints(checkpoints)
-            context.last_things.callback(checkpoints.finish)
-            snapshots = Snapshots(blueprint.config, parameters.module)
-            wake = doorbells.ring_all
-            wait = instruments.watch_wait(sleeper.sleep_until) if instruments else sleeper.sleep_until
-            helpers = Helpers(GradientOrders(block), doorbells.ring_gradient_workers, wait)
-            has_helpers = len(blueprint.learner_shards) > 1
-            learner = blueprint.build_learner(
-                block,
-                shared,
-                parameters,
-                wake,
-                _last_after(checkpoints.finish, report),
-                in_order(checkpoints.at_barrier, snapshots.at_barrier),
-                helpers if has_helpers else None,
-                _unless_stopped(shared, beat),
-            )
-            if meter:
-                meter.watch(learner, "learn", Cost.LEARNING)
-                if learner.finisher:
-                    meter.watch(learner.finisher, "complete", Cost.INFERENCE)
-            if instruments:
-                instruments.watch_learner(learner)
-            roles.append(learner)
-    return roles
-
-
-def _unless_stopped(shared: Shared, beat: Notify) -> Notify:
-    """In the middle of an update: where the run stops, nobody will need the rest of it."""
-
-    def beat_or_end() -> None:
-        beat()
-        if shared.exchange.stopping:
-            sys.exit()
-
-    return beat_or_end
-
-
-def _last_after(finish: Notify, report: Callable[[UpdateReport], None]) -> Callable[[UpdateReport], None]:
-    """Reports as they come; before the last, at which the supervisor ends this process, `finish`."""
-
-    def report_in_order(update: UpdateReport) -> None:
-        if update.finished:
-            finish()
-        report(update)
-
-    return report_in_order
-
-
-def _build_executor(
-    context: WorkerContext, index: int, shared: Shared, meter: Meter | None, instruments: Instruments | None
-) -> Executor | ThreadedExecutor:
-    making = threading.Lock()  # constructors of several may not bear each other, on threads
-
-    def make_env() -> gymnasium.Env[Any, Any]:
-        with making:
-            env = context.prebuilt_envs.pop() if context.prebuilt_envs else context.blueprint.make_env()
-        if meter:
-            meter.watch_simulator(env)
-        return env
-
-    def make_env_runner(env: int) -> EnvRunner:
-        env_runner = context.blueprint.build_env_runner(env, shared, make_env)
-        if meter:
-            meter.watch(env_runner, "keep_capsule", Cost.KEEPING)
-        if instruments and context.blueprint.on_threads:
-            instruments.watch_lane(env_runner, context.assignment.doorbells.executor_of[env])
-        elif instruments:
-            instruments.watch_env_runner(env_runner)
-        return env_runner
-
-    doorbells, envs = context.assignment.doorbells, context.blueprint.executor_envs[index]
-    if not context.blueprint.on_threads:
-        bells = Bells(doorbells.ring_actors, doorbells.ring_learner)
-        env_runners = [make_env_runner(env) for env in envs]
-        if instruments:
-            instruments.watch_executor(env_runners)
-        return Executor(env_runners, bells)
-
-    def notify_learner() -> None:
-        if meter:
-            meter.read_total()  # the main thread, which does so at every turn, takes none
-        doorbells.ring_learner()
-
-    bells, jitter_seconds = (
-        Bells(doorbells.ring_actors, notify_learner),
-        context.blueprint.config.placement.jitter_seconds,
-    )
-    thread_bells = {env: bell for env in envs if isinstance(bell := doorbells.executor_of[env], ThreadBell)}
-    return ThreadedExecutor(thread_bells, make_env_runner, bells, doorbells.own.ring, jitter_seconds)
 
 
 def _take_turns(
@@ -307,7 +145,7 @@ def _keep_to_this_process(equipment: Equipment) -> None:
 
 def _has_finished(roles: list[Role]) -> bool:
     """Whether this worker has made all its rollouts, and may wait as long as the learner takes for the last ones."""
-    return any(isinstance(role, Executor | ThreadedExecutor) and role.finished for role in roles)
+    return any(isinstance(role, Collector) and role.finished for role in roles)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from htsrl.placements.assignment import Assignment, Equipment
-from htsrl.placements.fork_server import Forked, Order, fork_servers, worker_environment
+from htsrl.placements.fork_server import Forked, WorkerOrder, fork_servers, worker_environment
 from htsrl.placements.messages import ReportReader
 
 DUMP_SECONDS = 1.0
@@ -39,12 +39,15 @@ class Inheritance:
 class WorkerProcess:
     """Started first, told later what to do: until then it is a spare that has its preparations behind it."""
 
-    def __init__(self, inheritance: Inheritance, computes: bool, spare: bool = False) -> None:
-        """`computes` is for workers that need torch: others do without, for some environments do not bear it."""
+    def __init__(
+        self, inheritance: Inheritance, computes: bool, spare: bool = False, libraries: Sequence[str] = ()
+    ) -> None:
+        """`computes` is for workers that need torch: others do without, for some environments do not bear it.
+        `libraries` are modules that it will need."""
         report_read_fd, report_fd = os.pipe()
         self.dump_fd = os.memfd_create("htsrl-stack")
         try:
-            self._process = _start([*inheritance.fds, report_fd, self.dump_fd], computes, spare)
+            self._process = _start([*inheritance.fds, report_fd, self.dump_fd], computes, spare, libraries)
         except OSError:
             os.close(report_read_fd)
             os.close(self.dump_fd)
@@ -127,11 +130,14 @@ class WorkerProcess:
             os.close(fd)
 
 
-def _start(fds: Sequence[int], computes: bool, spare: bool) -> subprocess.Popen[bytes] | Forked:
+def _start(
+    fds: Sequence[int], computes: bool, spare: bool, libraries: Sequence[str]
+) -> subprocess.Popen[bytes] | Forked:
     arguments = [str(os.getpid()), *([SPARE] if spare else [])]
     if sys.platform == "linux":
         try:
-            return fork_servers.fork(computes, Order(fds, arguments, list(sys.path), worker_environment()))
+            order = WorkerOrder(fds, arguments, list(sys.path), worker_environment(), libraries)
+            return fork_servers.fork(computes, order)
         except (ConnectionError, TimeoutError):
             pass  # servers that cannot live here: a fresh interpreter takes longer to start, and does as well
     return subprocess.Popen(

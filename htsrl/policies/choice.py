@@ -22,6 +22,11 @@ def encoder_of(leaf: ObservationLeaf, network: Network) -> Literal["mlp", "natur
     return "nature_cnn" if fits_nature(leaf) else "impala"
 
 
+def sees_images(leaves: Mapping[str, ObservationLeaf], network: Network) -> bool:
+    """Whether one of its own encoders is for images."""
+    return network.policy is None and any(encoder_of(leaf, network) != "mlp" for leaf in leaves.values())
+
+
 def fits_nature(leaf: ObservationLeaf) -> bool:
     return min(leaf.image_size) >= MIN_NATURE_SIZE
 

@@ -11,6 +11,7 @@ from htsrl.config import Network
 from htsrl.errors import ConfigError
 from htsrl.policies.activations import FIELD_PREFIX
 from htsrl.policies.choice import encoder_of
+from htsrl.policies.half_precision import HalfEncoder, chosen_precision
 from htsrl.policies.images import ImpalaCnn, NatureCnn
 from htsrl.policies.layers import Mlp
 from htsrl.spaces import ObservationLeaf
@@ -43,7 +44,8 @@ class Encoder(nn.Module):
 
     def __init__(self, leaves: Leaves, network: Network) -> None:
         super().__init__()
-        parts = [_part(leaf, network) for leaf in leaves.values()]
+        is_half = chosen_precision(leaves, network) == "bfloat16"
+        parts = [_part(leaf, network, is_half) for leaf in leaves.values()]
         width = sum(part.num_features for part in parts)
         self.parts = nn.ModuleList(parts)
         self._named_parts = tuple(zip(leaves, parts, strict=True))  # what `forward` goes through
@@ -80,8 +82,13 @@ class Encoder(nn.Module):
         kept = [observations[field] for field in fields] if fields.keys() <= observations.keys() else None
         activations = part.activations(observations[name], kept)
         if keep is not None:
-            keep.update(zip(fields, activations, strict=True))
-        return activations[-1]
+            keep.update(zip(fields, part.to_keep(activations), strict=True))
+        return activations[-1].float()
+
+    @property
+    def activation_dtype(self) -> str:
+        """Of what `forward` can keep."""
+        return "int16" if any(isinstance(part, HalfEncoder) and part.is_half for part in self.parts) else "float32"
 
 
 def _activation_fields(name: str, part: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -98,8 +105,8 @@ def encoder_for(leaves: Leaves, network: Network) -> Encoder:
     return Encoder(leaves, network)
 
 
-def _part(leaf: ObservationLeaf, network: Network) -> Flat | NatureCnn | ImpalaCnn:
+def _part(leaf: ObservationLeaf, network: Network, is_half: bool) -> Flat | NatureCnn | ImpalaCnn:
     encoder = encoder_of(leaf, network)
     if encoder == "mlp":
         return Flat(leaf)
-    return ImpalaCnn(leaf) if encoder == "impala" else NatureCnn(leaf)
+    return ImpalaCnn(leaf, is_half) if encoder == "impala" else NatureCnn(leaf, is_half)

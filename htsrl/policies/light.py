@@ -3,7 +3,7 @@
 A simulator leaves nothing of torch in the processor's caches, and to find it again takes torch several times as long as
 the numbers of a small network do: actions for 8 HalfCheetahs take 94 us in torch between their steps, 21 us here. So
 actors of small networks do without torch. All that they need of a policy is its actions and, where a time limit cuts an
-episode, its value; log-probabilities and values to learn from are added by the learner, in hindsight, by torch.
+episode, its value; log-probabilities and values to learn from are deferred to the learner, which adds them by torch.
 """
 
 from __future__ import annotations

@@ -16,10 +16,13 @@ MAX_WEIGHTS = 1 << 14
 def light_plan(policy: Policy, network: Network) -> LightPlan | None:
     """None for a policy that acts in torch.
 
-    That is where actions and values share an encoder, so that values cost nothing extra, or where it remembers.
+    That is where actions and values share an encoder, so that values cost nothing extra, or where it remembers, or
+    where the algorithm says how actions are drawn.
     """
     encoder = policy.encoder
     if isinstance(encoder, CustomEncoder) or policy.value_encoder is None or policy.core is not None:
+        return None
+    if policy.exploration is not None:
         return None
     largest = max(layer.weight.numel() for layer in policy.modules() if isinstance(layer, Dense))
     if encoder.sees_images or largest > MAX_WEIGHTS or network.state_dependent_std:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from htsrl.dataflow.parameters import statistics_of
 from htsrl.errors import ConfigError
+from htsrl.learners.average import Moments
 from htsrl.policies.constants import EPSILON, MAX_DEVIATIONS
 from htsrl.spaces import ObservationLeaf
 
@@ -46,6 +48,17 @@ class RunningMoments(nn.Module):
 
     def deviation(self) -> Tensor:
         return (self.variance + EPSILON).sqrt()
+
+
+def places_of_moments(module: nn.Module) -> list[Moments]:
+    """Where the running moments of a module lie among its statistics, as `bind_statistics` lays them out."""
+    places: dict[nn.Module, dict[str, slice]] = {}
+    offset = 0
+    for (owner, name), buffer in statistics_of(module).items():
+        if isinstance(owner, RunningMoments):
+            places.setdefault(owner, {})[name] = slice(offset, offset + buffer.numel())
+        offset += buffer.numel()
+    return [Moments(**of_owner) for of_owner in places.values()]
 
 
 class ObservationScale(RunningMoments):

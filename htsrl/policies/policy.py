@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from htsrl.config import Experiment, Network
-from htsrl.config.algorithm_settings import CommonSettings
+from htsrl.config.algorithm_settings import CommonSettings, algorithm_of, unpacked
+from htsrl.config.run_facts import RunFacts
 from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.numerics import OwnNumerics
 from htsrl.policies.custom import CustomEncoder, custom_encoder
@@ -24,6 +25,7 @@ from htsrl.policies.distributions import (
     masked,
 )
 from htsrl.policies.encoders import Encoder, encoder_for
+from htsrl.policies.exploration import Exploration
 from htsrl.policies.layers import Dense, orthogonal
 from htsrl.policies.normalization import ObservationScales, RewardScale
 from htsrl.policies.recurrent import Gru, Lstm, RecurrentCore
@@ -66,9 +68,11 @@ class Past(NamedTuple):
 class Policy(nn.Module):
     """Maps observations to a distribution over actions and a value."""
 
-    def __init__(self, interface: Interface, network: Network) -> None:
+    def __init__(self, interface: Interface, network: Network, exploration: Exploration | None = None) -> None:
+        """`exploration` is the algorithm's, where it has one."""
         super().__init__()
         self.interface = interface
+        self.exploration = exploration
         seen = {name: leaf for name, leaf in interface.observations.items() if name != MASK_KEY}
         self.encoder: Encoder | CustomEncoder
         self.value_encoder: Encoder | None = None
@@ -92,7 +96,7 @@ class Policy(nn.Module):
         self.value_head = orthogonal(Dense(value_width, 1), 1.0)
         self.initial_log_std = network.initial_log_std if network.state_dependent_std else None
         """None where continuous actions have one deviation whatever is seen."""
-        if actions.num_continuous and not network.state_dependent_std:
+        if actions.num_continuous and not network.state_dependent_std and exploration is None:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
         self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
 
@@ -112,6 +116,11 @@ class Policy(nn.Module):
         if isinstance(self.encoder, CustomEncoder) or self.value_encoder is not None:
             return {}
         return self.encoder.activation_shapes
+
+    @property
+    def activation_dtype(self) -> str:
+        """In which they lie in a storage; numbers of bfloat16 are kept by their bits."""
+        return "float32" if isinstance(self.encoder, CustomEncoder) else self.encoder.activation_dtype
 
     def forward(self, observations: Observations, past: Past | None = None) -> tuple[Distribution, Tensor]:
         """Distributions and values, a row each: of rows that stand alone, or in sequences with a past."""
@@ -188,7 +197,8 @@ class Policy(nn.Module):
     def _distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
         actions = self.interface.actions
         if actions.is_single_choice:
-            return Categorical(masked(outputs, mask))
+            exploration = self.exploration
+            return Categorical(masked(outputs, mask)) if exploration is None else exploration.choice(outputs, mask)
         if not actions.categories:
             return self._continuous(outputs)
         num_values = sum(actions.categories)
@@ -203,6 +213,8 @@ class Policy(nn.Module):
 
     def means_and_log_stds(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Of continuous actions, from the outputs for them; a row for each unless the deviation is one for all."""
+        if self.exploration is not None:
+            return self.exploration.means_and_log_stds(outputs)
         if self.initial_log_std is None:
             return outputs, self.log_std
         means, log_stds = outputs.chunk(2, dim=1)
@@ -215,10 +227,21 @@ def _side_by_side(*parts: Tensor | None) -> Tensor:
 
 def policy_for(experiment: Experiment, interface: Interface, num_columns: int = 0) -> Policy:
     """The policy that an experiment starts with; `num_columns` is how many agents it will be trained with at once."""
-    policy = _built(interface, experiment.network, network_seed(experiment.seed))
+    exploration = exploration_of(experiment, interface)
+    policy = _built(interface, experiment.network, network_seed(experiment.seed), exploration)
     if CommonSettings.of(experiment.algorithm).normalize_rewards:
         policy.reward_scale = RewardScale(num_columns)
     return policy
+
+
+def exploration_of(experiment: Experiment, interface: Interface) -> Exploration | None:
+    """What the algorithm says of how actions are drawn; None where that is left to the policy."""
+    if not CommonSettings.of(experiment.algorithm).own_exploration:
+        return None
+    settings = unpacked(experiment.algorithm)
+    algorithm: Any = algorithm_of(settings)(settings, RunFacts.of(experiment))
+    exploration: Exploration = algorithm.exploration(interface)
+    return exploration
 
 
 def build_policy(
@@ -229,11 +252,11 @@ def build_policy(
     return _built(Interface(observation_space, action_space, squashes=squashes), network, seed)
 
 
-def _built(interface: Interface, network: Network, seed: int) -> Policy:
+def _built(interface: Interface, network: Network, seed: int, exploration: Exploration | None = None) -> Policy:
     """Initialised from `seed`, without touching torch's global generator."""
     with OwnNumerics(), torch.random.fork_rng(devices=[]):  # the last bits of a decomposition depend on threads
         torch.manual_seed(seed)
-        return Policy(interface, network)
+        return Policy(interface, network, exploration)
 
 
 def _recurrent_core(num_inputs: int, network: Network) -> RecurrentCore | None:

@@ -99,7 +99,8 @@ def _openness(size: int) -> Tensor:
 
     The idea is https://arxiv.org/abs/1804.11188; here the times are spread evenly by their logarithm.
     """
-    return torch.linspace(0.0, math.log(MAX_TIME_CONSTANT - 1), size)
+    # The device is named: where transformers has loaded a model first, torch.linspace is left out of device contexts.
+    return torch.linspace(0.0, math.log(MAX_TIME_CONSTANT - 1), size, device=torch.get_default_device())
 
 
 def _orthogonal_blocks(num_blocks: int, size: int, width: int) -> nn.Parameter:

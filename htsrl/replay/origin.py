@@ -22,7 +22,7 @@ Accepts = Callable[[Checkpoint], bool]
 
 @dataclass(frozen=True)
 class Origin:
-    """The state that a rebuild goes on from."""
+    """The state that a rebuild starts from."""
 
     version: int = 0
     path: Path | None = None
@@ -38,7 +38,7 @@ def find_origin(
 ) -> Origin:
     """The newest whole checkpoint up to `last_version` that will do, else the start.
 
-    A run that goes on may remove one while it is read; then an older one does.
+    A run under way may remove one while it is read; then an older one does.
     """
     for version, path in newest_first(folder.checkpoints_dir):
         if not 0 < version <= last_version:

@@ -1,7 +1,7 @@
 """What the network said to every step: logits of choices and means of continuous dimensions, to the bit.
 
 A run stores what it learns from, the action and its log-probability. The rest is computed again with the version that
-acted, in batches of the sizes in which it acted, or where log-probabilities were added in hindsight, as those were.
+acted, in batches of the sizes in which it acted, or where log-probabilities were deferred, as those were.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class Snapshots:
+class KeptPolicies:
     """The policies of versions. Of a recorded run they are kept for as long as updates learn from what they did, which
     is longer than the ring holds them."""
 
@@ -67,7 +67,7 @@ class Snapshots:
 class OutputsOfActors:
     """The outputs behind the actions of one update's batch."""
 
-    def __init__(self, blueprint: Blueprint, snapshots: Snapshots, version: int | None) -> None:
+    def __init__(self, blueprint: Blueprint, snapshots: KeptPolicies, version: int | None) -> None:
         """`version` acted in the whole batch; None: the batch says who acted in which row."""
         self._trajectory = blueprint.trajectory
         self._shape = blueprint.shape

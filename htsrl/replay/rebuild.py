@@ -17,7 +17,7 @@ from htsrl.metrics.report import UpdateReport
 from htsrl.placements.blueprint import Blueprint
 from htsrl.replay.film import Film
 from htsrl.replay.origin import Origin
-from htsrl.replay.outputs import OutputsOfActors, Snapshots
+from htsrl.replay.outputs import KeptPolicies, OutputsOfActors
 from htsrl.roles.executor import NO_BELLS, Executor
 from htsrl.roles.role import advance_all
 from htsrl.roles.shared import Shared
@@ -49,8 +49,18 @@ class RebuiltUpdate:
 def rebuilt_config(config: Config, folder: RunFolder) -> Config:
     """The same experiment, inline and silent; an asynchronous one repeats what it has written down."""
     # It may have ended at another goal than that of now; whoever rebuilds knows how far to go.
+    if config.experiment.num_replicas > 1:
+        raise ConfigError(
+            f"the run has learners={config.experiment.learners} under sync_rule={config.experiment.sync_rule}, and "
+            "only runs whose learners share their parameters (one, or sync_rule=every) can be rebuilt"
+        )
     experiment = replace(config.experiment, stop_at_return=None, replay_schedule=None)
-    if experiment.mixes_versions:
+    if experiment.mixes_versions and not experiment.is_recorded:
+        raise ConfigError(
+            f"under schedule={experiment.schedule} updates learn from other rollouts than those of their numbers "
+            "(mixes_versions), and nothing is written down of them; such a run cannot be rebuilt"
+        )
+    if experiment.is_recorded:
         if not read_provenances(folder.schedule_file):
             raise ConfigError(f"{folder.schedule_file} is empty: the run finished no update that could be rebuilt")
         experiment = replace(experiment, replay_schedule=folder.path)
@@ -112,6 +122,10 @@ class Rebuild:
 
     def _build_executor(self, shared: Shared) -> Executor:
         blueprint, film = self._blueprint, self._film
+        if blueprint.lane:
+            if film is not None:
+                raise ConfigError("lanes draw nothing, so there are no frames; ask without frames (--video)")
+            return blueprint.build_executor(0, shared, NO_BELLS)
         makers = [blueprint.make_env] * blueprint.experiment.num_envs
         if film is not None:
             makers[film.env] = film.make_env
@@ -130,8 +144,8 @@ class Rebuild:
             self._report = report
 
         learner = blueprint.build_learner(block, shared, parameters, lambda: None, keep_report, keep_fields)
-        recorded = read_provenances(self._folder.schedule_file) if shared.schedule.mixes_versions else []
-        snapshots = Snapshots(blueprint, parameters, recorded)
+        recorded = read_provenances(self._folder.schedule_file) if shared.schedule.repeats else []
+        snapshots = KeptPolicies(blueprint, parameters, recorded)
         snapshots.keep(learner.update)
         while not learner.finished:
             update, self._report = learner.update, None

@@ -15,6 +15,7 @@ from htsrl.errors import ConfigError, MomentNotFound
 from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.numerics import single_threaded
 from htsrl.placements.blueprint import Blueprint
+from htsrl.placements.collector import check_has_envs
 from htsrl.processes.current_folder import current_folder_kept
 from htsrl.replay.conditions import Condition
 from htsrl.replay.film import Film
@@ -61,6 +62,12 @@ def replay(
     with current_folder_kept(), single_threaded():
         vouched = Vouched(imports=tuple(imports), everything=trust)
         config = check(rebuilt_config(admitted_config(folder.config_file, env_id, vouched), folder))
+        check_has_envs(config.experiment.env, folder.shown)
+        if config.experiment.source is not None:
+            raise ConfigError(
+                f"{folder.shown} learned from a dataset, so there is no trajectory to rebuild; look into the dataset "
+                f"itself: {config.experiment.source}"
+            )
         past = Past(folder, config, links, from_start, watch)
         past.check_asked(update, env)
         blueprint, changes = blueprint_of(config, folder, allow_different_numerics)

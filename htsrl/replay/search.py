@@ -105,6 +105,8 @@ class SearchEpisode:
 
     def accepts(self, checkpoint: Checkpoint) -> bool:
         spec = self._blueprint.trajectory
+        if spec.is_lane:  # checkpoints do not say which episodes environments of lanes are in
+            return False
         number = episode_before(checkpoint, self._env, spec.num_agents, spec.num_storages)
         if number < self._episode:  # were it equal, its beginning might be gone
             self._number = number
@@ -118,7 +120,9 @@ class SearchEpisode:
 
     def _take(self, piece: Piece) -> bool:
         """Count along; True when the episode is complete."""
-        rows = {name: x.reshape(len(x), -1) for name, x in piece.arrays.items() if name in ENDS}
+        # An environment of a lane that idles after its episode's end is inactive, which ends none.
+        names = ENDS[:2] if self._blueprint.trajectory.is_lane else ENDS
+        rows = {name: x.reshape(len(x), -1) for name, x in piece.arrays.items() if name in names}
         for row, ended in enumerate(episode_ends(rows)):
             if self._number == self._episode:
                 if not self._pieces:
@@ -198,10 +202,9 @@ class SearchCondition:
 
     def _envs_of_columns(self, rebuilt: RebuiltUpdate) -> NDArray[Any]:
         spec = self._blueprint.trajectory
-        envs = range(spec.num_envs)
         if rebuilt.provenance is not None:
             return np.repeat([taken.env for taken in rebuilt.provenance.rollouts], spec.num_agents)
-        return np.repeat(envs, spec.num_agents)
+        return np.array([spec.env_of(column) for column in range(spec.num_columns)])
 
     def rest(self) -> Found | None:
         return None

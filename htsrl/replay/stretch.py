@@ -94,7 +94,8 @@ def pieces_of(rebuilt: RebuiltUpdate, env: int, blueprint: Blueprint) -> list[Pi
 
 def _piece(rebuilt: RebuiltUpdate, place: int, rollout: int, blueprint: Blueprint) -> Piece:
     spec = blueprint.trajectory
-    columns = np.arange(place * spec.num_agents, (place + 1) * spec.num_agents)
+    first, width = (place, 1) if spec.is_lane else (place * spec.num_agents, spec.num_agents)
+    columns = np.arange(first, first + width)
     shown = [name for name in spec.hashed_names if name != "versions"]
     arrays = {name: np.array(rebuilt.fields[name][:, columns]) for name in shown}
     outputs = rebuilt.outputs.of_columns(rebuilt.fields, columns)

@@ -95,7 +95,7 @@ class Verifier:
 
 
 def _hash_of_kept_batch(folder: RunFolder, names: Sequence[str], num_envs: int) -> BatchHash:
-    from htsrl.checkpoint.arrays import from_bytes
+    from htsrl.array_file import from_bytes
 
     path = folder.path / "diverged_batch.safetensors"
     try:

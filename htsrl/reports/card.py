@@ -6,6 +6,7 @@ from htsrl.plain_files import printable
 from htsrl.reports.gather import Gathered
 from htsrl.reports.summary import Summary
 from htsrl.reports.words import final_words, over_seeds, seconds_words
+from htsrl.statistics.intervals import Interval
 
 SPECIAL = "\\`*_{}[]<>()#+!|~&"
 
@@ -43,10 +44,14 @@ def _results(summary: Summary) -> list[str]:
     if len(summary.tasks) > 1:
         lines += ["| variant | interquartile mean (95 %) |", "| --- | --- |"]
         lines += [
-            f"| {_text(x.variant)} | {x.iqm:.3g} ({x.iqm_low:.3g} to {x.iqm_high:.3g}) |" for x in summary.aggregates
+            f"| {_text(x.variant)} | {x.iqm:.3g} ({_interval_words(x.iqm_interval)}) |" for x in summary.aggregates
         ]
         lines.append("")
     return lines
+
+
+def _interval_words(interval: Interval | None) -> str:
+    return f"{interval.low:.3g} to {interval.high:.3g}" if interval else "too few runs for an interval"
 
 
 def _text(value: object) -> str:

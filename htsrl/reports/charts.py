@@ -64,7 +64,7 @@ def curves_chart(cells: Sequence[Cell], variants: Sequence[str], axis: Axis, x_l
 
 
 def profile_chart(summary: Summary) -> str:
-    """The share of runs above each score, with rliable's stratified bootstrap around it."""
+    """The share of runs above each score, and how far runs disagree around it."""
     label = "normalised score" if summary.is_normalised else "final return"
     chart = Chart(
         f"{label} above which ...",

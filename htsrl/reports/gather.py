@@ -21,6 +21,7 @@ from htsrl.metrics.returns import read_curve
 from htsrl.plain_files import read_document
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.curve import Curve
+from htsrl.timeline.read import read_timeline
 
 MAX_DEPTH = 5
 MAX_RUNS = 2000
@@ -119,7 +120,7 @@ def read_run(path: Path) -> ReportedRun:
         steps_per_second=_number(result.get("steps_per_second")),
         seconds=curve[-1][2],
         fingerprint=_fingerprint(folder),
-        timeline=_timeline(path / "timeline.json"),
+        timeline=_timeline(path),
     )
 
 
@@ -185,16 +186,16 @@ def _fingerprint(folder: RunFolder) -> Mapping[str, Any]:
         return {}
 
 
-def _timeline(path: Path) -> dict[str, float]:
-    """Totals by kind, of a file whose every value may be anything."""
+def _timeline(run_dir: Path) -> dict[str, float]:
+    """Totals by kind, over all workers; nothing where there is no timeline that htsrl can have written."""
     totals: dict[str, float] = {}
     try:
-        for worker in read_document(path)["workers"]:
-            for kind, seconds in worker["totals"].items():
-                number = _number(seconds)
-                totals[str(kind)] = totals.get(str(kind), 0.0) + (number or 0.0)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        workers = read_timeline(run_dir).workers
+    except RunFolderError:
         return {}
+    for worker in workers:
+        for kind, seconds in worker.totals.items():
+            totals[kind.label] = totals.get(kind.label, 0.0) + seconds
     return totals
 
 

@@ -13,6 +13,7 @@ from htsrl.reports.summary import Cell, Summary
 from htsrl.reports.words import final_words, over_seeds, seconds_words, value_words
 
 MAX_TRIALS = 200
+SHORT_CELL, LONG_CELL = 12, 40
 
 
 def html_page(gathered: Gathered, summary: Summary | None, title: str) -> str:
@@ -38,11 +39,14 @@ def _text(value: object) -> str:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Cells are HTML already."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td{' class=name' if len(cell) > 9 else ''}>{cell}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(content: str) -> str:
+    """As wide as it needs to be read: a number stays in one line, a command gets room."""
+    kind = "short" if len(content) <= SHORT_CELL else "long" if len(content) >= LONG_CELL else "name"
+    return f'<td class="{kind}">{content}</td>'
 
 
 def _opening(gathered: Gathered, summary: Summary | None) -> str:
@@ -109,7 +113,7 @@ def _aggregates(summary: Summary) -> str:
             _text(x.variant),
             f"{x.num_runs}",
             f"{x.iqm:.4g}",
-            f"{x.iqm_low:.4g} to {x.iqm_high:.4g}" if x.num_runs > 1 else "one run",
+            f"{x.iqm_interval.low:.4g} to {x.iqm_interval.high:.4g}" if x.iqm_interval else "too few runs",
         ]
         for x in summary.aggregates
     ]
@@ -123,8 +127,8 @@ def _aggregates(summary: Summary) -> str:
         f"{_table(['variant', 'runs', 'interquartile mean', '95 % interval'], rows)}{_legend(summary)}"
         f'<div class="charts">{charts.profile_chart(summary)}</div>'
         f'<p class="note">{scores} Interquartile mean: of the middle half of all scores. Profile: the share of runs '
-        "that score above a value. Intervals: stratified bootstrap, runs drawn again task by task, as rliable has it; "
-        "of few runs they are too narrow.</p></section>"
+        "that score above a value. Interval: Student's t over the runs of each task. Shaded: the same of each share, "
+        "which has no width where all runs agree.</p></section>"
     )
 
 

@@ -24,8 +24,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--tint); b
 table { border-collapse: collapse; font-size: .88rem; width: 100%; }
 th, td { padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { color: var(--quiet); font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: anywhere; min-width: 4.5rem; font-variant-numeric: tabular-nums; }
-td.name { min-width: 7.5rem; }
+td { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+td.short { white-space: nowrap; } td.name { min-width: 8.5rem; } td.long { min-width: 19rem; }
 ul.legend { list-style: none; padding: 0; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem;
   font-size: .88rem; }
 ul.legend svg { width: 1.1rem; height: .7rem; display: inline-block; margin-right: .4rem; }

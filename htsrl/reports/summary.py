@@ -12,9 +12,9 @@ from htsrl.errors import ConfigError
 from htsrl.reports.gather import ReportedRun
 from htsrl.reports.words import value_words
 from htsrl.statistics.aggregates import interquartile_mean, performance_profile
-from htsrl.statistics.bootstrap import stratified_interval
 from htsrl.statistics.curve import LAST_SHARE, final_at_budget, final_return, seconds_to
 from htsrl.statistics.intervals import Interval, mean_interval
+from htsrl.statistics.stratified import interquartile_interval, profile_band
 
 NUM_THRESHOLDS = 61
 MAX_LABEL = 80
@@ -62,8 +62,8 @@ class Aggregate:
 
     variant: str
     iqm: float
-    iqm_low: float
-    iqm_high: float
+    iqm_interval: Interval | None
+    """None where the runs are too few to know."""
     profile: Sequence[float]
     profile_low: Sequence[float]
     profile_high: Sequence[float]
@@ -167,15 +167,15 @@ def _thresholds(scores: Mapping[str, Sequence[Sequence[float]]]) -> list[float]:
 
 def _aggregate(variant: str, by_task: Sequence[Sequence[float]], thresholds: Sequence[float]) -> Aggregate:
     everything: Any = np.concatenate([np.asarray(scores, dtype=np.float64) for scores in by_task])[None]
-    iqm_low, iqm_high = stratified_interval(by_task, interquartile_mean)
-    low, high = stratified_interval(by_task, lambda drawn: performance_profile(drawn, thresholds), repetitions=500)
+    profile = performance_profile(everything, thresholds)
+    band = profile_band(by_task, thresholds)
+    low, high = (profile, profile) if band is None else (side.tolist() for side in band)
     return Aggregate(
         variant=variant,
         iqm=interquartile_mean(everything),
-        iqm_low=float(iqm_low),
-        iqm_high=float(iqm_high),
-        profile=performance_profile(everything, thresholds),
-        profile_low=low.tolist(),
-        profile_high=high.tolist(),
+        iqm_interval=interquartile_interval(by_task),
+        profile=profile,
+        profile_low=low,
+        profile_high=high,
         num_runs=int(everything.size),
     )

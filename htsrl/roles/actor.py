@@ -28,7 +28,9 @@ class Actor:
         answers: Answers,
         shape: ReferenceShape,
         notify_executors: NotifyFor,
+        first_env: int = 0,
     ) -> None:
+        """`first_env` is the first of those that learn together with them: rows may be told apart by columns."""
         self._envs = np.array(envs, dtype=np.int64)
         self.answers = answers
         self._numerics = OwnNumerics(uses_torch=not isinstance(answers, LightAnswers))
@@ -37,8 +39,10 @@ class Actor:
         self._shape = shape
         self._notify_executors = notify_executors
         spec = shared.storages.spec
+        self._is_lane = spec.is_lane
         self._num_agents = spec.num_agents
         self._num_columns = spec.num_columns
+        self._first_column = first_env * spec.num_agents
         # One row more than there are steps, for the value of what follows the last.
         self._rows_per_storage = spec.num_steps + 1
         self._num_rows = spec.num_storages * self._rows_per_storage
@@ -64,11 +68,18 @@ class Actor:
                     kind.setdefault(version, {})[env] = ticket
         if handshakes:
             self._hand_over(handshakes)
-        for version, of_version in sorted(to_act.items()):
+        for version, of_version in self._batches(to_act):
             self._act(version, of_version)
-        for version, of_version in sorted(for_value.items()):
+        for version, of_version in self._batches(for_value):
             self._value(version, of_version)
         return bool(handshakes or to_act or for_value)
+
+    def _batches(self, asked: dict[int, Asked]) -> list[tuple[int, Asked]]:
+        """Everything that one version answers, or lane by lane, so that the rows beside one another never differ."""
+        batches = sorted(asked.items())
+        if not self._is_lane:
+            return batches
+        return [(version, {lane: ticket}) for version, lanes in batches for lane, ticket in lanes.items()]
 
     def waits_for(self) -> str:
         return f"observations of environments {self._envs.tolist()}"
@@ -104,6 +115,9 @@ class Actor:
     def _value(self, version: int, asked: Asked) -> None:
         """Say what there is to expect, after the step before, of what environments see."""
         columns, input_cells, cells = self._places(asked)
+        if self._is_lane:
+            cut = self._cut_before(cells)
+            columns, input_cells, cells = columns[cut], input_cells[cut], cells[cut]
         batch, places = self._shape.lay_out(input_cells, columns)
         with self._numerics:
             version, values = self.answers.value(version, batch)
@@ -112,6 +126,12 @@ class Actor:
         if BOOTSTRAP_VERSIONS in self._fields:
             self._fields[BOOTSTRAP_VERSIONS][cells_before] = version
         self._hand_over(asked)
+
+    def _cut_before(self, cells: Words) -> NDArray[np.bool_]:
+        """Of the environments of a lane, those whose episode a time limit has just cut."""
+        before = cells - self._num_columns
+        cut: NDArray[np.bool_] = self._fields["truncated"][before] & ~self._fields["terminated"][before]
+        return cut
 
     def _hand_over(self, asked: Asked) -> None:
         kill_point("before an answer")
@@ -122,7 +142,8 @@ class Actor:
         self._notify_executors(list(asked))
 
     def _places(self, asked: Asked) -> tuple[Words, Words, Words]:
-        """Of all agents of these environments: their columns, and the cells of their inputs and of the other fields.
+        """Of all agents of these environments: their columns, counted from the first of those that learn together,
+        and the cells of their inputs and of the other fields.
 
         In Python's own numbers, for there are few of them: an operation of NumPy is found anew between simulator steps,
         which leave nothing of it in the processor's caches.
@@ -132,7 +153,7 @@ class Actor:
             row = (ticket - 1) // 2 % self._num_rows
             column = env * self._num_agents
             input_cell = row * self._num_columns + column
-            columns.append(column)
+            columns.append(column - self._first_column)
             input_cells.append(input_cell)
             # Of what is learned from, each storage has one row less.
             cells.append(input_cell - row // self._rows_per_storage * self._num_columns)

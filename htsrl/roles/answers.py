@@ -29,7 +29,7 @@ class Answers(Protocol):
 
 
 class LightAnswers:
-    """By small policies, without torch; log-probabilities and values follow in hindsight.
+    """By small policies, without torch; log-probabilities and values are deferred.
 
     Like torch, it minds neither overflow nor underflow, whatever an environment beside it has asked of NumPy.
     """

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable
 from enum import Enum
-from time import perf_counter
+from time import monotonic_ns as now
 from typing import Any, ParamSpec, TypeVar
 
 from htsrl.dataflow.capsules import Capsule
@@ -17,15 +16,16 @@ from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
 from htsrl.errors import EnvironmentFailure, RuleBroken
 from htsrl.processes.kill_points import kill_point
+from htsrl.roles.env_failure import failure_of
 from htsrl.roles.episode import Episode, number_in, step_info_in
 from htsrl.roles.recall import recall_of
+from htsrl.roles.runner_plan import RunnerPlan
 from htsrl.roles.shared import Shared
+from htsrl.roles.step_timer import StepTimer
 from htsrl.seeding import reset_seed
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-TIMED_STEPS = 8
-"""One step of so many is timed."""
 CLEARED_FIELDS: dict[str, float | bool] = {
     "episode_lengths": 0,
     "episode_returns": 0,
@@ -55,12 +55,10 @@ class EnvRunner:
         index: int,
         agents: Agents,
         shared: Shared,
-        seed: int,
-        num_rollouts: int,
-        poisons: bool = False,
+        plan: RunnerPlan,
     ) -> None:
         self.index = index
-        self.stage = Stage.VERSION if num_rollouts else Stage.NOTHING
+        self.stage = Stage.VERSION if plan.num_rollouts else Stage.NOTHING
         self.rollout = 0
         self.row = 0
         self.agents = agents
@@ -77,15 +75,18 @@ class EnvRunner:
         self._cleared |= dict.fromkeys(self._info_names.values(), math.nan)
         self._final_names = shared.storages.spec.final_names
         self._step_info_names = shared.storages.spec.step_info_names
+        self._keeps_more = bool(self._final_names or self._step_info_names)
         self._cleared |= dict.fromkeys(self._final_names.values(), 0)
-        self._seed = seed
-        self._num_rollouts = num_rollouts
-        self._poisons = poisons
+        self._seed = plan.seed
+        self._num_rollouts = plan.num_rollouts
+        self._excludes = plan.excludes
+        self._poisons = plan.poisons
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
         self._own: Rows = {}  # the columns of this rollout, of every field
         self._own_observations: Rows = {}
         self._first_column = index * self.agents.num_agents
+        self.step_timer = StepTimer(index, shared.exchange.env_seconds, self._num_steps)
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
         if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
@@ -150,12 +151,15 @@ class EnvRunner:
         self._own = {name: x[self._storage, :, self._columns] for name, x in self._storages.fields.items()}
         self._own_observations = {name: self._own[name] for name in self._storages.observations}
         self.row = 0
+        self.step_timer.begin_rollout()
         self._note_episode(row=None)
         if self._poisons:
             self._storages.poison(self._storage, self._columns)
         self._draw_noise()
         for name, cleared in self._cleared.items():
             self._own[name][...] = cleared
+        if self._excludes:
+            self._own["active"][...] = True
         if self.rollout == 0:
             self._begin_episode()
         else:
@@ -175,7 +179,11 @@ class EnvRunner:
         action = self.agents.to_env(own["actions"][row])
         seen = self._observations(row + 1)
         kill_point("before a step")
+        is_timed = row % self.step_timer.every == 0
+        start = now() if is_timed else 0
         outcome = self._blaming("step", action, self.agents.step, action, seen)
+        if is_timed:
+            self.step_timer.end_step(start, row)
         own["rewards"][row] = outcome.rewards
         kill_point("inside a storage write")
         own["terminated"][row] = outcome.terminated
@@ -183,11 +191,14 @@ class EnvRunner:
         self._episode.add(outcome)
         if outcome.failed:
             self._storages["failures"][self._storage, row, self._first_column] = True
+            if self._excludes:
+                own["active"][self._episode_row or 0 : row + 1] = False
             for name, before in self._observations(row).items():
                 seen[name][...] = before
-        self._keep_for_algorithm(outcome, seen)
+        if self._keeps_more:
+            self._keep_for_algorithm(outcome, seen)
         self.row += 1
-        if outcome.over:
+        if outcome.over and not (outcome.failed and self._excludes):
             self._note_end(outcome.info)
         if outcome.cut:
             self._ask_for_value(Stage.FINAL_VALUE)
@@ -245,7 +256,9 @@ class EnvRunner:
         self._episode.begin_next()
         self._note_episode(self.row)
         seed, seen = self._reset_seed(), self._observations(self.row)
+        start = now()
         info = self._blaming("reset", seed, self.agents.reset, seed, seen)
+        self.step_timer.end_reset(start)
         if self._storages.spec.state_size:
             self._own[RECURRENT_STATE][self.row] = 0.0
         if self.row > 0:
@@ -279,30 +292,20 @@ class EnvRunner:
         self, what: str, argument: Any, call: Callable[Arguments, Result], *args: Arguments.args, **kw: Arguments.kwargs
     ) -> Result:
         """Let the environment run; whatever goes wrong is its fault, and `what` it did with `argument` is named."""
-        weight = self._timing_weight(what)
-        began = perf_counter() if weight else 0.0
         self._exchange.inside[self.index] += 1
         try:
             result = call(*args, **kw)
         except EnvironmentFailure:
             raise
         except (Exception, SystemExit) as error:
-            found_by_us = isinstance(error, RuleBroken)
-            did = "broke a rule" if found_by_us else f"raised {type(error).__name__}"
-            details = "" if found_by_us else f"\n\n{traceback.format_exc()}"
-            raise EnvironmentFailure(
-                f"environment {self.index} {did} in {what}({argument}) at its step "
-                f"{self.rollout * self._num_steps + self.row} (episode {self._episode.number}, "
-                f"seed {self._reset_seed()}): {error}{details}",
-                env=self.index,
-            ) from (error if found_by_us else None)  # the text has its traceback; a cause would show it again
+            raise failure_of(
+                f"environment {self.index}", self.index, f"{what}({argument})", self._where(), error
+            ) from (
+                error if isinstance(error, RuleBroken) else None  # the text has its traceback
+            )
         self._exchange.inside[self.index] += 1
-        if weight:
-            self._exchange.env_seconds[self.index] += weight * (perf_counter() - began)
         return result
 
-    def _timing_weight(self, what: str) -> int:
-        """For how many calls this one is timed: two looks at the clock would be a fiftieth of a quick step."""
-        if what == "step":
-            return 0 if self.row % TIMED_STEPS else TIMED_STEPS
-        return int(what == "reset")
+    def _where(self) -> str:
+        step = self.rollout * self._num_steps + self.row
+        return f"its step {step} (episode {self._episode.number}, seed {self._reset_seed()})"

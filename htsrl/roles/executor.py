@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from htsrl.roles.env_runner import EnvRunner, Stage
+from htsrl.roles.lane_runner import LaneRunner
 from htsrl.roles.role import Notify, NotifyFor
+
+Runner = EnvRunner | LaneRunner
 
 
 class Bells(NamedTuple):
@@ -23,7 +26,7 @@ NO_BELLS = Bells(notify_actors=lambda envs: None, notify_learner=lambda: None)
 class Executor:
     """Takes each of its environments as far as it can go, in turn; none waits for another."""
 
-    def __init__(self, env_runners: Sequence[EnvRunner], bells: Bells) -> None:
+    def __init__(self, env_runners: Sequence[Runner], bells: Bells) -> None:
         self.env_runners = env_runners
         self._bells = bells
 
@@ -53,7 +56,7 @@ class Executor:
             env_runner.close()
 
 
-def describe_stages(env_runners: Sequence[EnvRunner]) -> list[str]:
+def describe_stages(env_runners: Sequence[Runner]) -> list[str]:
     """What these wait for, for error messages."""
     envs_by_stage = {stage: [r.index for r in env_runners if r.stage is stage] for stage in Stage}
     return [f"{stage.value} (environments {envs})" for stage, envs in envs_by_stage.items() if envs]

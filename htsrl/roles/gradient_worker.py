@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from htsrl.algorithms.algorithm import Update, build_algorithm
-from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.algorithm import Update, batch_kind, build_algorithm
 from htsrl.algorithms.draft import models_in
 from htsrl.algorithms.gradient import GradientShards, Objectives, chosen_by, shared_targets
 from htsrl.config import Experiment
-from htsrl.dataflow.gradient_orders import GradientOrders, Order
+from htsrl.dataflow.gradient_orders import GradientOrder, GradientOrders
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.roles.role import Notify
 from htsrl.roles.shared import Shared
@@ -42,7 +42,8 @@ class GradientWorker:
         self._algorithm = build_algorithm(experiment)
         self._batch_names = shared.storages.spec.batch_names
         self._source = shared.source
-        self._replay = shared.replay
+        self._replay_buffer = shared.replay_buffer
+        self._dataset = shared.dataset
         self._parameters = parameters
         self._device = parameters.slots.device
         self._orders = share.orders
@@ -62,7 +63,7 @@ class GradientWorker:
     def waits_for(self) -> str:
         return "gradients to take"
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: GradientOrder) -> None:
         models, chosen = models_in(self._parameters, order.slot), chosen_by(order, self._orders)
         objective = self._objective_of(order)
         objective.epoch = order.epoch
@@ -72,14 +73,15 @@ class GradientWorker:
         else:
             self._gradient.take(self._shards, objective, models.policy, chosen, order.num_steps)
 
-    def _objective_of(self, order: Order) -> Objectives:
+    def _objective_of(self, order: GradientOrder) -> Objectives:
         if order.update not in self._objectives:
             targets = shared_targets(self._algorithm.Targets, self._orders)
             objective = self._algorithm.objective(Update(order.update), self._batch_of(order), targets)
             self._objectives = {order.update: objective}
         return self._objectives[order.update]
 
-    def _batch_of(self, order: Order) -> Batch:
+    def _batch_of(self, order: GradientOrder) -> Any:
         """What the learner learns from."""
-        fields = self._source.fields(order.update)
-        return Batch.from_storage(fields, self._batch_names, self._device).with_replay(self._replay)
+        fields, kind = self._source.fields(order.update), batch_kind(self._algorithm)
+        batch = kind.from_storage(fields, self._batch_names, self._device)
+        return batch.with_replay_buffer(self._replay_buffer).with_dataset(self._dataset)

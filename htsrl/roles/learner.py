@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from htsrl.algorithms.algorithm import Update, build_algorithm
-from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.draft import Drafts
-from htsrl.algorithms.gradient import Gradient
-from htsrl.algorithms.models import Model
-from htsrl.algorithms.update import improve
 from htsrl.config import Experiment
-from htsrl.config.algorithm_settings import CommonSettings
+from htsrl.config.data_source import data_identity
 from htsrl.config.init_from import identity_of
 from htsrl.dataflow.learner_slots import NUM_HASHED_COLUMNS, LearnerSlots
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.digest import BatchHash, DigestChain, VersionState, hash_batch
-from htsrl.errors import TrainingDiverged
-from htsrl.metrics.episodes import EpisodeMeter, ended_episodes
+from htsrl.errors import ConfigError, EnvironmentFailure
+from htsrl.metrics.episodes import WINDOW, EpisodeMeter, ended_episodes
 from htsrl.metrics.report import EndedEpisode, UpdateReport
 from htsrl.numerics import OwnNumerics
-from htsrl.policies.policy import Policy
 from htsrl.processes.kill_points import kill_point
+from htsrl.roles.meetings import Meetings
 from htsrl.roles.role import Notify
-from htsrl.roles.rollout_finisher import RolloutFinisher
 from htsrl.roles.shared import Shared
+from htsrl.roles.updater import Updater
 from htsrl.sources.provenance import BatchProvenance
 from htsrl.sources.source import Fields, lag_metrics
 
@@ -38,10 +32,11 @@ class LearnerState:
 
     parameters: ParameterRing
     slots: LearnerSlots
-    gradient: Gradient
-    finisher: RolloutFinisher | None
-    models: Mapping[str, Model]
-    """Those of the algorithm beside its policy."""
+    updater: Updater
+    envs: range
+    """Those that it learns from itself: all, unless there are several replicas."""
+    meetings: Meetings | None = None
+    """Of replicas, where there are several."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +60,11 @@ class Learner:
         outlets: Outlets,
         verify_storages: bool = False,
     ) -> None:
-        parameters, slots, finisher = state.parameters, state.slots, state.finisher
+        parameters, slots, finisher = state.parameters, state.slots, state.updater.finisher
         self._experiment = experiment
         self._storages = shared.storages
         self._exchange = shared.exchange
         self._source = shared.source
-        self._replay = shared.replay
         self._parameters = parameters
         self._slots = slots
         self._outlets = outlets
@@ -80,11 +74,11 @@ class Learner:
         if finisher and shared.exchange.published_version == shared.exchange.restored_version:
             with self._numerics:
                 finisher.add_activations()
-        self.gradient = state.gradient
-        self._beat = state.gradient.beat
-        self._algorithm = build_algorithm(experiment)
-        self._discount = CommonSettings.of(experiment.algorithm).discount
-        self._drafts = Drafts(parameters, CommonSettings.of(experiment.algorithm), state.gradient, state.models)
+        self._updater = state.updater
+        self._envs = state.envs
+        self._meetings = state.meetings
+        self.gradient = state.updater.gradient
+        self._beat = state.updater.gradient.beat
         self.update = version = shared.exchange.published_version
         self._num_updates = min(experiment.num_intervals, self._source.max_updates)
         self.finished = version == self._num_updates
@@ -93,7 +87,8 @@ class Learner:
         self._digest = DigestChain(slots.chain(version)) if version else self._first_link()
 
     def _first_link(self) -> DigestChain:
-        return DigestChain.begin(self._parameters.acting_arrays(0), identity_of(self._experiment.init_from))
+        begins_with = identity_of(self._experiment.init_from) + data_identity(self._experiment.source)
+        return DigestChain.begin(self._parameters.acting_arrays(0), begins_with)
 
     def advance(self) -> bool:
         if self.finished or not self._source.is_ready(self.update):
@@ -107,48 +102,47 @@ class Learner:
         fields = self._source.fields(self.update)
         self._source.check_versions(self.update, fields)
         if self.finisher:
+            self._check_place(fields)
             self.finisher.complete(self.update)  # the fields are views, and see it
             self._beat()
-        spec = self._storages.spec
-        hashed = {name: fields[name] for name in spec.hashed_names}
-        batch_hash, verification_hash = hash_batch(hashed, spec.num_envs), self._verification_hash()
-        self._beat()
-        episodes = ended_episodes(fields, spec)
+        spec, own = self._storages.spec, self._storages.batch_of_envs(self._envs, fields)
+        verification_hash = self._verification_hash()
+        # Lanes may end thousands in an update, of which the window shows the last.
+        episodes = ended_episodes(fields, spec, None if self._outlets.reports_episodes else WINDOW)
         self._episodes.add(episodes)
         self._env_errors += int(fields["failures"].sum()) if "failures" in fields else 0
+        if "active" in fields and not fields["active"].any():
+            raise EnvironmentFailure(
+                f"in update {self.update} there is nothing to learn from: every episode of the batch failed and was "
+                "excluded (on_env_error=exclude)"
+            )
         self._outlets.at_barrier(self.update)
         self._beat()
-        metrics = self._learn_or_explain(fields) | lag_metrics(self.update, fields)
+        metrics = self.learn(own) | lag_metrics(self.update, fields)
+        if self._meetings is not None:
+            metrics |= self._meetings.hold(self.update, self._updater.report)
+        # Only now: other replicas complete their part of the batch themselves, and are done with it when they meet.
+        batch_hash = hash_batch({name: fields[name] for name in spec.hashed_names}, spec.num_envs)
+        self._beat()
         assert self._verification_hash() == verification_hash, (
             f"somebody wrote to {self._source.describe(self.update)} while the learner read it"
         )
         self.publish(metrics, batch_hash, self._source.provenance(self.update, fields), episodes)
 
+    def _check_place(self, fields: Fields) -> None:
+        """Only what lies in the rollout of the update's own number is finished."""
+        own = self._storages.batch(self._storages.of_rollout(self.update))
+        if not np.may_share_memory(fields["versions"], own["versions"]):
+            raise ConfigError(
+                f"update {self.update} learns from {self._source.describe(self.update)}, not from the rollout of its "
+                "number; let the schedule say mixes_versions = True"
+            )
+
     def waits_for(self) -> str:
         return self._source.waits_for(self.update)
 
     def learn(self, fields: Fields) -> dict[str, float]:
-        batch = Batch.from_storage(fields, self._storages.spec.batch_names, self._parameters.slots.device)
-        batch = batch.with_replay(self._replay)
-        version = self._source.behaviour_version(self.update)
-        behaviour = None if version is None else self._parameters.module(version)
-        assert behaviour is None or isinstance(behaviour, Policy)
-        draft = self._drafts.begin(version=self.update + 1)
-        if self._replay is not None:
-            self._replay.put(self.update, fields)
-        return improve(self._algorithm, Update(self.update, behaviour), draft, batch, self._discount)
-
-    def _learn_or_explain(self, fields: Fields) -> dict[str, float]:
-        try:
-            return self.learn(fields)
-        except TrainingDiverged as error:
-            learned = {name: fields[name] for name in self._storages.spec.hashed_names}
-            broken = [name for name, x in learned.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
-            finite = f"holds values that are not finite in {', '.join(broken)}" if broken else "is finite"
-            raise TrainingDiverged(
-                f"in update {self.update}, {error}; the batch {finite}. The policy before it is kept. Lower "
-                "learning_rate or max_gradient_norm, or look at the scale of the rewards"
-            ) from error
+        return self._updater.learn(self.update, fields)
 
     def publish(
         self,
@@ -164,9 +158,9 @@ class Learner:
         self._slots.write(version, link.chain, self._episodes.rows, self._env_errors)
         self._source.release(self.update)
         steps = version * self._experiment.batch_steps
-        metrics |= self._episodes.metrics()
+        metrics |= self._episodes.metrics() | self._averaged_gradients(version)
         metrics["train/n_updates"] = float(version)
-        if self._experiment.on_env_error == "truncate":
+        if self._experiment.tolerates_env_errors:
             metrics["rollout/env_errors"] = float(self._env_errors)
         self.update = version
         self.finished = version == self._num_updates or self._is_solved()
@@ -181,6 +175,14 @@ class Learner:
         kill_point("after a publish")
         self._outlets.notify_executors()
 
+    def _averaged_gradients(self, version: int) -> dict[str, float]:
+        """What learners that average gradients have sent so far: theirs, and what they are sent back, at each step."""
+        learners = self._experiment.learners
+        if learners == 1 or self._meetings is not None:
+            return {}
+        rounds = self._parameters.num_steps(version)
+        return {"sync/rounds": float(rounds), "sync/bytes": 2.0 * learners * self._parameters.gradient_bytes * rounds}
+
     def _is_solved(self) -> bool:
         goal = self._experiment.stop_at_return
         return goal is not None and self._episodes.has_reached(goal)
@@ -193,10 +195,13 @@ class Learner:
         ]
         learner = {"optimizer": self._parameters.optimizer_arrays(version), "episodes": episodes}
         learner |= {f"model {name}": arrays for name, arrays in self._parameters.model_arrays(version).items()}
+        if self._meetings is not None:
+            learner["replicas"] = self._meetings.arrays(version)
         return VersionState(self._parameters.acting_arrays(version), learner)
 
     def _verification_hash(self) -> BatchHash | None:
-        """Of all fields of the batch, for those who do not trust the others."""
+        """Of all fields of what it learns from, for those who do not trust the others."""
         if not self._verify_storages:
             return None
-        return hash_batch(self._source.fields(self.update), self._storages.spec.num_envs)
+        own = self._storages.batch_of_envs(self._envs, self._source.fields(self.update))
+        return hash_batch(own, len(self._envs))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from htsrl.dataflow.exchange import Cost
 from htsrl.metrics.report import UpdateReport
 
-SIMULATOR_METHODS = ("step", "reset", "step_into", "reset_into")
+SIMULATOR_METHODS = ("step", "reset", "step_into", "reset_into", "begin_episodes")
 
 
 class Meter:

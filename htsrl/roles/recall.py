@@ -21,11 +21,12 @@ from htsrl.dataflow.capsules import Capsule, Capsules
 from htsrl.envs.agents import Agents
 from htsrl.envs.observing import Rows
 from htsrl.envs.state import saves_its_state
+from htsrl.envs.waiting import Awaited, OnThread
 from htsrl.errors import EnvironmentFailure, NotReproduced
 from htsrl.roles.shared import Shared
 
 SEGMENT = struct.Struct("<IQ")  # steps, and the hash of what they led to
-KNOWN_WRAPPERS = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+KNOWN_WRAPPERS = (OrderEnforcing, PassiveEnvChecker, TimeLimit, Awaited, OnThread)
 HeapPart = tuple[int, int]
 """Which heap, and how many bytes of it count."""
 
@@ -101,7 +102,7 @@ class ActionRecall:
         actions = self._actions[storage, first:]
         first_seen = first + 1 if episode_row is None else first
         seen = [array[storage, first_seen : self._num_steps + 1] for array in self._observations.values()]
-        data = SEGMENT.pack(len(actions), _hash(seen, self._rewards[storage, first:])) + actions.tobytes()
+        data = SEGMENT.pack(len(actions), hash_of(seen, self._rewards[storage, first:])) + actions.tobytes()
         heap, offset = self._capsules.heap_after(before), 0
         if before is not None and episode_row is None:
             heap, offset = before.heap, before.num_bytes
@@ -115,7 +116,7 @@ class ActionRecall:
         for actions, expected in segments(data, self._actions.shape[2:], self._actions.dtype):
             rows, rewards, ended = self._play(actions)
             step += len(actions)
-            if ended or _hash([np.concatenate([seen[name], rows[name]]) for name in rows], rewards) != expected:
+            if ended or hash_of([np.concatenate([seen[name], rows[name]]) for name in rows], rewards) != expected:
                 raise NotReproduced(
                     f"environment {self._index} does not reproduce: its episode {capsule.episode} (seed "
                     f"{seed}), played again up to step {step} with the same actions, led to something else in the last "
@@ -157,7 +158,7 @@ def _row(rows: Rows, i: int) -> Rows:
     return {name: array[i, ...] for name, array in rows.items()}
 
 
-def _hash(seen: list[NDArray[Any]], rewards: NDArray[Any]) -> int:
+def hash_of(seen: list[NDArray[Any]], rewards: NDArray[Any]) -> int:
     hasher = xxhash.xxh3_64()
     for array in (*seen, rewards):
         hasher.update(np.ascontiguousarray(array).data)

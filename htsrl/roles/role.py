@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Role(Protocol):
@@ -16,6 +16,18 @@ class Role(Protocol):
 
     def waits_for(self) -> str:
         """What would have to happen for there to be work, for error messages."""
+
+
+@runtime_checkable
+class Collector(Role, Protocol):
+    """A role that fills columns of the storages: steps environments, or generates texts."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has made all its rollouts, and may wait as long as the learner takes for the last ones."""
+
+    def close(self) -> None:
+        """The run is over."""
 
 
 def advance_all(roles: Sequence[Role]) -> bool:

@@ -7,7 +7,7 @@ that it would have given them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,16 @@ from htsrl.dataflow.reference_shape import ReferenceShape
 from htsrl.policies.policy import Policy
 from htsrl.processes.kill_points import kill_point
 from htsrl.roles.shared import Shared
+
+
+class Finisher(Protocol):
+    """Completes rollouts for the learner, by the version that made them."""
+
+    def complete(self, rollout: int) -> None:
+        """Add all that collectors left out."""
+
+    def add_activations(self) -> None:
+        """Add what a checkpoint left out, to rollouts that a resumed run has not learned from yet."""
 
 
 class RolloutFinisher:
@@ -41,15 +51,17 @@ class RolloutFinisher:
 
     @torch.inference_mode()
     def _add_log_probs_and_values(self, rollout: int) -> None:
-        """Of all steps at once, which is always the same shape."""
+        """Of all steps at once, which is always the same shape; of lanes a row at a time, which caches can hold."""
         storages, storage = self._storages, self._storages.of_rollout(rollout)
-        batch = storages.batch(storage)
-        seen = {name: self._rows(batch[name]) for name in storages.observations}
-        distribution, values = self._policy_of(rollout).forward(seen)
-        log_probs = distribution.log_prob(self._rows(batch["actions"]))
-        for name, of_rows in (("log_probs", log_probs), ("values", values)):
-            batch[name][...] = of_rows.numpy(force=True).reshape(batch[name].shape)
-            kill_point("inside a hindsight")
+        batch, policy = storages.batch(storage), self._policy_of(rollout)
+        num_steps = storages.spec.num_steps
+        for steps in [slice(t, t + 1) for t in range(num_steps)] if storages.spec.is_lane else [slice(num_steps)]:
+            seen = {name: self._rows(batch[name][steps]) for name in storages.observations}
+            distribution, values = policy.forward(seen)
+            log_probs = distribution.log_prob(self._rows(batch["actions"][steps]))
+            for name, of_rows in (("log_probs", log_probs), ("values", values)):
+                batch[name][steps] = of_rows.numpy(force=True).reshape(batch[name][steps].shape)
+                kill_point("inside deferred values")
 
     @torch.inference_mode()
     def _add_last_values(self, rollout: int) -> None:
@@ -57,7 +69,7 @@ class RolloutFinisher:
         storages, last = self._storages, self._storages.spec.num_steps - 1
         storage = storages.of_rollout(rollout)
         goes_on = ~(storages["terminated"][storage, last] | storages["truncated"][storage, last])
-        if storages.spec.is_team:
+        if "active" in storages.fields:
             goes_on &= storages["active"][storage, last]
         columns: Words = np.arange(storages.spec.num_columns)
         batch, places = self._shape.lay_out(columns, columns)
@@ -67,7 +79,7 @@ class RolloutFinisher:
 
     @torch.inference_mode()
     def add_activations(self) -> None:
-        """Those of all rollouts not yet learned from: a run that goes on from a checkpoint has none of them."""
+        """Those of all rollouts not yet learned from: a run that is resumed from a checkpoint has none of them."""
         storages, completed = self._storages, self._exchange.completed_rollouts
         if not storages.spec.activation_names:
             return

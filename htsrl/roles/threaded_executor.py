@@ -15,7 +15,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
+from typing import Any
 
 from htsrl.dataflow.signals import ThreadBell
 from htsrl.roles.env_runner import EnvRunner, Stage
@@ -27,7 +29,7 @@ CLOSING_SECONDS = 0.4
 """For environments that are in the middle of a step when the run ends; then they end with the process."""
 
 
-class Lane:
+class EnvThread:
     """The thread of one environment, which makes it, steps it and closes it: some are bound to where they were made."""
 
     def __init__(
@@ -37,13 +39,15 @@ class Lane:
         bells: Bells,
         tell: Callable[[BaseException | None], None],
         jitter_seconds: float,
+        running: AbstractContextManager[Any],
     ) -> None:
-        """`tell` hears when the environment is made, and of whatever goes wrong."""
+        """`tell` hears when the environment is made, and of whatever goes wrong; `running` is held while it runs."""
         self._env = env
         self._doorbell = doorbell
         self._bells = bells
         self._tell = tell
         self._jitter_seconds = jitter_seconds
+        self._running = running
         self._is_closing = False
         self.env_runner: EnvRunner | None = None
         """Once it is made."""
@@ -68,11 +72,15 @@ class Lane:
         rollout = env_runner.rollout
         if self._jitter_seconds:
             time.sleep(random.uniform(0, self._jitter_seconds))
-        while env_runner.advance():
+        while self._advance(env_runner):
             self._bells.notify_actors([self._env])
             if env_runner.rollout != rollout:
                 rollout = env_runner.rollout
                 self._bells.notify_learner()
+
+    def _advance(self, env_runner: EnvRunner) -> bool:
+        with self._running:
+            return env_runner.advance()
 
 
 class ThreadedExecutor:
@@ -85,18 +93,25 @@ class ThreadedExecutor:
         bells: Bells,
         ring_worker: Notify,
         jitter_seconds: float = 0.0,
+        max_running: int | None = None,
     ) -> None:
-        """`doorbells` by environment; `ring_worker` wakes the thread that calls `advance`."""
+        """`doorbells` by environment; `ring_worker` wakes the thread that calls `advance`; `max_running` of its
+        environments are in the middle of a call at once."""
+        running: AbstractContextManager[Any] = (
+            nullcontext() if max_running is None else threading.BoundedSemaphore(max_running)
+        )
         self._news: SimpleQueue[BaseException | None] = SimpleQueue()
         self._ring_worker = ring_worker
-        self._lanes = [Lane(env, bell, bells, self._tell, jitter_seconds) for env, bell in doorbells.items()]
+        self._env_threads = [
+            EnvThread(env, bell, bells, self._tell, jitter_seconds, running) for env, bell in doorbells.items()
+        ]
         self._threads = [
-            threading.Thread(target=lane.live, args=(make_env_runner,), name=f"environment {env}", daemon=True)
-            for env, lane in zip(doorbells, self._lanes, strict=True)
+            threading.Thread(target=env_thread.live, args=(make_env_runner,), name=f"environment {env}", daemon=True)
+            for env, env_thread in zip(doorbells, self._env_threads, strict=True)
         ]
         for thread in self._threads:
             thread.start()
-        for _ in self._lanes:
+        for _ in self._env_threads:
             self._raise(self._news.get())
 
     def advance(self) -> bool:
@@ -113,8 +128,8 @@ class ThreadedExecutor:
 
     def close(self) -> None:
         deadline = time.monotonic() + CLOSING_SECONDS
-        for lane in self._lanes:
-            lane.close()
+        for env_thread in self._env_threads:
+            env_thread.close()
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
@@ -125,7 +140,7 @@ class ThreadedExecutor:
 
     @property
     def _env_runners(self) -> list[EnvRunner]:
-        return [lane.env_runner for lane in self._lanes if lane.env_runner]
+        return [thread.env_runner for thread in self._env_threads if thread.env_runner]
 
     def _tell(self, news: BaseException | None) -> None:
         self._news.put(news)

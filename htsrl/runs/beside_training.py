@@ -13,7 +13,7 @@ from htsrl.errors import StopRequested
 from htsrl.metrics.evaluation import Evaluation
 from htsrl.metrics.report import UpdateReport
 from htsrl.runs.evaluations import EvaluationRecord
-from htsrl.runs.evaluator import Answer, Evaluator, Job
+from htsrl.runs.evaluator import Answer, EvaluationJob, Evaluator
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.play import Episodes, EvaluationPlan
 from htsrl.spaces import Interface
@@ -57,7 +57,7 @@ class BesideTraining:
         self._has_stopped = False
 
     def begin(self, version: int) -> None:
-        """A run that goes on from this version: of the snapshots that were never evaluated, the newest is."""
+        """A run that is resumed from this version: of the snapshots that were never evaluated, the newest is."""
         left = snapshots_left(self._folder.path)
         newest = max((v for v in left if v < version and v not in self.record.versions), default=None)
         for other in left - {newest}:
@@ -130,11 +130,12 @@ class BesideTraining:
 
     def _offer(self, version: int) -> None:
         snapshot = snapshot_file(self._folder.path, version)
+        job = EvaluationJob(version, version * self._batch_steps, snapshot)
         if version in self.record.versions:
             snapshot.unlink(missing_ok=True)
         elif not snapshot.is_file():
             self._count_failure(f"there is no snapshot of version {version}, perhaps the disk is full")
-        elif (skipped := self._evaluator.offer(Job(version, version * self._batch_steps, snapshot))) is not None:
+        elif (skipped := self._evaluator.offer(job)) is not None:
             self.skipped += 1
             skipped.snapshot.unlink(missing_ok=True)
             if self.skipped == 1:
@@ -158,4 +159,4 @@ class BesideTraining:
     def _count_failure(self, why: str) -> None:
         self.failed += 1
         if self.failed == 1:
-            self._listeners.say(f"warning: {why}; training goes on, and others like it are counted")
+            self._listeners.say(f"warning: {why}; training continues, and others like it are counted")

@@ -24,7 +24,7 @@ RETURN = "eval/mean_reward"
 
 @dataclass(frozen=True)
 class PastEvaluation:
-    """A line of `evaluations.jsonl`, as far as a run that goes on needs it."""
+    """A line of `evaluations.jsonl`, as far as a run that is resumed needs it."""
 
     version: int
     steps: int
@@ -108,13 +108,15 @@ class EvaluationRecord:
         try:
             self._folder.keep_best_policy(with_facts(evaluation.source.read_bytes(), facts))
         except OSError as error:
-            self._say(f"warning: {self._folder.best_policy_file.name} could not be written: {error}; training goes on")
+            self._say(
+                f"warning: {self._folder.best_policy_file.name} could not be written: {error}; training continues"
+            )
             return
         self.best_version, self.best_return = evaluation.version, mean_return
 
 
 def drop_evaluations_after(folder: RunFolder, version: int, say: Warn) -> None:
-    """For a run that goes on from there to other bits: what was found of later versions is not about it."""
+    """For a run that continues from there to other bits: what was found of later versions is not about it."""
     path = folder.evaluations_file
     past = read_evaluations(path)
     if any(one.version > version for one in past):

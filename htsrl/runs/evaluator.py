@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Job:
+class EvaluationJob:
     """A version to evaluate."""
 
     version: int
@@ -42,7 +42,7 @@ class Job:
 class Answer:
     """What became of a version."""
 
-    job: Job
+    job: EvaluationJob
     evaluation: Evaluation | None = None
     problem: str = ""
     seconds: float = 0.0
@@ -56,8 +56,8 @@ class Evaluator:
         self._plan = cloudpickle.dumps(plan)
         self._deadline_seconds = deadline_seconds
         self._changed = threading.Condition()  # guards what follows
-        self._waiting: Job | None = None
-        self._playing: Job | None = None
+        self._waiting: EvaluationJob | None = None
+        self._playing: EvaluationJob | None = None
         self._answers: list[Answer] = []
         self._closing = False
         self._child: _Child | None = None
@@ -66,15 +66,25 @@ class Evaluator:
         """Episodes and steps of the version that is played."""
         self.restarts = 0
 
-    def offer(self, job: Job) -> Job | None:
+    def offer(self, job: EvaluationJob) -> EvaluationJob | None:
         """Evaluate this version next; returns the one that is skipped for it."""
         with self._changed:
             skipped, self._waiting = self._waiting, job
             self._changed.notify_all()
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, name="htsrl-evaluator", daemon=True)
-            self._thread.start()
+            self._start_thread(job)
         return skipped
+
+    def _start_thread(self, job: EvaluationJob) -> None:
+        thread = threading.Thread(target=self._work, name="htsrl-evaluator", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more threads for us
+            with self._changed:
+                self._waiting = None
+                self._answers.append(Answer(job, problem=str(error)))
+            return
+        self._thread = thread
 
     def answers(self) -> list[Answer]:
         """Those since it was last asked."""
@@ -123,7 +133,7 @@ class Evaluator:
         finally:
             self._end_child()
 
-    def _next(self) -> Job | None:
+    def _next(self) -> EvaluationJob | None:
         with self._changed:
             while self._waiting is None and not self._closing:
                 self._changed.wait()
@@ -132,7 +142,7 @@ class Evaluator:
             self._playing, self._waiting, self.progress = self._waiting, None, (0, 0)
             return self._playing
 
-    def _evaluate(self, job: Job) -> Answer | None:
+    def _evaluate(self, job: EvaluationJob) -> Answer | None:
         """None where the run ends meanwhile."""
         problem = ""
         for _ in range(ATTEMPTS):
@@ -144,7 +154,7 @@ class Evaluator:
                 return _answer_of(job, message)
             except _ChildFailed as failure:
                 problem = str(failure)
-            except Exception as error:  # whatever it is, training goes on
+            except Exception as error:  # whatever it is, training continues
                 problem = f"{type(error).__name__}: {error}"
             if self._closing:
                 return None
@@ -229,7 +239,7 @@ class _Child:
             pass  # it has died; its exit tells
 
 
-def _answer_of(job: Job, message: dict[str, Any]) -> Answer:
+def _answer_of(job: EvaluationJob, message: dict[str, Any]) -> Answer:
     if message["kind"] == "failure":
         return Answer(job, problem=message["message"])
     infos = {key: tuple(numbers) for key, numbers in message["infos"].items()}

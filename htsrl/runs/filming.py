@@ -76,14 +76,21 @@ class Filming:
             if policy is not None:
                 self._wait()
                 if version > 0 and not self._path_of(version).exists():
-                    write_snapshot(video_snapshot_file(self._folder.path, version), policy, version)
-                    self._film(version)
-                    self._wait()
+                    self._film_last(version, policy)
         finally:
             self._end()
             shutil.rmtree(video_snapshots_in(self._folder.path), ignore_errors=True)
             if self.skipped > 1:
                 self._say(f"films: {self.skipped} versions were skipped, for a film was being made when they were due")
+
+    def _film_last(self, version: int, policy: nn.Module) -> None:
+        try:
+            write_snapshot(video_snapshot_file(self._folder.path, version), policy, version)
+        except OSError as error:
+            self._fail(version, str(error))
+            return
+        self._film(version)
+        self._wait()
 
     def _path_of(self, version: int) -> Path:
         return self._folder.videos_dir / video_name(version * self._experiment.batch_steps, SEED, "mp4")
@@ -101,14 +108,14 @@ class Filming:
             self._start(FilmJob(self._experiment, self._interface, snapshot, path, SEED))
 
     def _start(self, job: FilmJob) -> None:
-        errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the film is made)
         try:
-            self._process = SideProcess("htsrl.video.process", cloudpickle.dumps(job), output=errors)
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the film is made)
+            self._process = SideProcess("htsrl.video.process", cloudpickle.dumps(job), output=self._errors)
         except OSError as error:
-            errors.close()
+            if self._errors is not None:
+                self._errors.close()
+            self._errors = None
             self._fail(self._version, str(error))
-            return
-        self._errors = errors
 
     def _collect(self) -> None:
         """Of a film that is made, or failed."""
@@ -152,7 +159,7 @@ class Filming:
     def _fail(self, version: int, why: str) -> None:
         self.failed += 1
         if self.failed == 1:
-            self._say(f"warning: version {version} could not be filmed: {why}; training goes on")
+            self._say(f"warning: version {version} could not be filmed: {why}; training continues")
 
     def _check_can_be_told(self) -> None:
         try:
@@ -164,6 +171,14 @@ class Filming:
             ) from error
 
 
-def video_name(steps: int, seed: int, suffix: str) -> str:
+def video_name(steps: int, seed: int, suffix: str, sampled: bool = False) -> str:
     """By the steps that the policy has learned from, so that names sort as time goes by."""
-    return f"step-{steps:010d}-seed-{seed}.{suffix}"
+    return f"step-{steps:010d}-seed-{seed}{'-sampled' * sampled}.{suffix}"
+
+
+def drop_films_after(folder: RunFolder, steps: int) -> None:
+    """Remove the films of policies that have learned from more: the run goes on to others."""
+    for path in folder.videos_dir.glob("step-*"):
+        number = path.name.removeprefix("step-").partition("-")[0]
+        if number.isascii() and number.isdigit() and int(number) > steps and path.is_file():
+            path.unlink(missing_ok=True)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -19,12 +15,13 @@ from htsrl.checkpoint.files import checkpoints_in
 from htsrl.checkpoint.policy_file import policy_bytes
 from htsrl.checkpoint.snapshots import snapshots_in
 from htsrl.config import Config, EnvFactory
-from htsrl.config.algorithm_settings import algorithm_name
-from htsrl.config.file import env_name, load_config, read_config, to_json
+from htsrl.config.file import load_config, read_config, to_json
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.fingerprint import Fingerprint
 from htsrl.metrics.result import RunResult
 from htsrl.plain_files import read_document
+from htsrl.runs.default_path import default_path
+from htsrl.runs.private_file import json_bytes, write_private
 from htsrl.runs.signatures import sign, signature_file, why_unsigned
 from htsrl.sources.provenance import schedule_file
 from htsrl.spaces import Interface
@@ -59,10 +56,10 @@ class RunFolder:
     @classmethod
     def planned(cls, config: Config) -> RunFolder:
         """The folder a run will use; refuses one that exists."""
-        path = config.placement.run_dir or _default_path(config)
+        path = config.placement.run_dir or default_path(config)
         if path.exists():
             raise ConfigError(
-                f"run_dir={path} exists already; choose another, or go on with the run in it: htsrl resume {path}"
+                f"run_dir={path} exists already; choose another, or resume the run in it: htsrl resume {path}"
             )
         return cls(path)
 
@@ -155,7 +152,7 @@ class RunFolder:
             raise ConfigError(f"cannot make run_dir={self.shown}: {error.strerror}") from error
         try:
             for path, data in beginning.items():
-                _write(path, data)
+                write_private(path, data)
             self.save_config(config)
             self._save_fingerprint(fingerprint)
             self._save_interface(interface)
@@ -190,8 +187,8 @@ class RunFolder:
         if (signature := sign(data)) is not None:
             # First and beside the one before: a kill between the two files leaves a signed configuration.
             lines = [line for line in (self._signature(), signature) if line is not None]
-            _write(signature_file(self.config_file), "".join(f"{line}\n" for line in lines).encode())
-        _write(self.config_file, data)
+            write_private(signature_file(self.config_file), "".join(f"{line}\n" for line in lines).encode())
+        write_private(self.config_file, data)
 
     def _signature(self) -> str | None:
         """Of the configuration as it is now, if it is this account's."""
@@ -240,7 +237,7 @@ class RunFolder:
         return self.path / "numerics_changes.json"
 
     def save_json(self, path: Path, document: Any) -> None:
-        _write(path, json_bytes(document))
+        write_private(path, json_bytes(document))
 
     def load_config(self, env: str | EnvFactory | None = None) -> Config:
         return load_config(self.config_file, env)
@@ -253,17 +250,17 @@ class RunFolder:
             raise RunFolderError(f"{path} cannot be read: {error}") from error
 
     def save_policy(self, policy: nn.Module, version: int) -> None:
-        _write(self.policy_file, policy_bytes(policy, version))
+        write_private(self.policy_file, policy_bytes(policy, version))
 
     def keep_best_policy(self, data: bytes) -> None:
         """A crash leaves the one before or this one."""
-        _write(self.best_policy_file, data)
+        write_private(self.best_policy_file, data)
 
     def save_diverged_batch(self, update: int, batch: Mapping[str, NDArray[Any]]) -> None:
         from safetensors.numpy import save
 
         arrays = {name: np.ascontiguousarray(array) for name, array in batch.items()}
-        _write(self.path / "diverged_batch.safetensors", save(arrays, metadata={"update": str(update)}))
+        write_private(self.path / "diverged_batch.safetensors", save(arrays, metadata={"update": str(update)}))
 
     def result(self) -> dict[str, Any]:
         path = self.path / "result.json"
@@ -295,7 +292,7 @@ class RunFolder:
         self.save_json(self.path / "result.json", result.summary())
 
     def forget_result(self) -> None:
-        """Of a run that goes on: it has none until it ends."""
+        """Of a run that is resumed: it has none until it ends."""
         (self.path / "result.json").unlink(missing_ok=True)
 
 
@@ -305,42 +302,3 @@ def _is_change_of_numerics(document: object) -> bool:
         return False
     changes = document.get("changes", [])
     return isinstance(changes, list) and all(isinstance(line, str) for line in changes)
-
-
-def json_bytes(document: Any) -> bytes:
-    return (json.dumps(document, indent=2) + "\n").encode()
-
-
-def _default_path(config: Config) -> Path:
-    experiment = config.experiment
-    env = re.sub(r"[^A-Za-z0-9._-]+", "-", env_name(experiment.env))[:80]
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    algorithm = algorithm_name(experiment.algorithm).rpartition(":")[2]
-    schedule = experiment.schedule.rpartition(":")[2]
-    name = f"{env}-{algorithm}-{schedule}-seed{experiment.seed}-{stamp}"
-    path, attempt = Path("runs") / name, 1
-    while path.exists():
-        attempt += 1
-        path = Path("runs") / f"{name}-{attempt}"
-    return path
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing: a crash leaves the old file or the new one, never half of either."""
-    temporary = _temporary(path)
-    try:
-        with open(temporary, "wb", opener=_private) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(path.name + ".tmp")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

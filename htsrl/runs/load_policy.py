@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htsrl.config import EnvFactory, Experiment
+from htsrl.envs.lanes.as_env import single_env
 from htsrl.envs.look import interface_of
-from htsrl.envs.make import make_env
 from htsrl.numerics import single_threaded
+from htsrl.placements.collector import check_has_envs
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.saved_policy import Choice, saved_policy
 from htsrl.runs.trust import Vouched, admitted_config, admitted_network
@@ -42,6 +43,7 @@ def policy_of(
     folder: RunFolder, experiment: Experiment, interface: Interface | None, checkpoint: Choice
 ) -> TrainedPolicy:
     """The policy of an experiment whose code may run; without an interface an environment is looked at."""
+    check_has_envs(experiment.env, folder.shown)
     saved = saved_policy(folder, checkpoint)
     from htsrl.runs.trained_policy import TrainedPolicy
 
@@ -50,7 +52,7 @@ def policy_of(
 
 
 def _interface_by_a_look(experiment: Experiment) -> Interface:
-    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+    env = single_env(experiment)
     try:
         return interface_of(env, experiment.network)
     finally:

@@ -16,7 +16,7 @@ from htsrl.runs.folder import RunFolder
 
 
 def open_sinks(config: Config, folder: RunFolder, steps: int, warn: Warn) -> list[GuardedSink | ThreadedSink]:
-    """Those that the placement asks for, of a run that goes on after so many steps."""
+    """Those that the placement asks for, of a run that is resumed after so many steps."""
     placement, found = config.placement, list[GuardedSink | ThreadedSink]()
     if placement.tensorboard:
         make_tensorboard = partial(TensorBoard, folder.tensorboard_dir, warn, purge_step=steps + 1)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from htsrl.config import Experiment
 from htsrl.dataflow.trajectory import SUCCESS
-from htsrl.envs.agents import agents_of
-from htsrl.envs.make import make_env
+from htsrl.envs.agents import Outcome, agents_of
+from htsrl.envs.lanes.as_env import single_env
 from htsrl.envs.observing import Rows
 from htsrl.envs.team import Info
 from htsrl.errors import ConfigError, EnvironmentFailure, RuleBroken
@@ -26,13 +27,42 @@ from htsrl.roles.episode import Episode, number_in
 from htsrl.seeding import Purpose, reset_seed
 from htsrl.spaces import Interface
 
-if TYPE_CHECKING:
-    from htsrl.runs.trained_policy import TrainedPolicy
-
 MAX_SEATS = 16
 Result = TypeVar("Result")
 Watch = Callable[[int, int], None]
 """Is told again and again how many episodes have been played, and how many steps were taken."""
+
+
+class Player(Protocol):
+    """A policy that episodes can be played with, such as a TrainedPolicy."""
+
+    @property
+    def interface(self) -> Interface: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def source(self) -> Path: ...
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of the recurrent state."""
+
+    def answer(
+        self, rows: Rows, states: NDArray[Any] | None, noise: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Actions as they are stored, and recurrent states; the likeliest actions where there is no noise."""
+
+
+class StepRecorder(Protocol):
+    """Is shown every step; what it is given changes with the next one."""
+
+    def begin(self, episode: int, observations: Rows) -> None:
+        """After a reset, of which an episode with several lives has several."""
+
+    def add(self, episode: int, stored_actions: NDArray[Any], outcome: Outcome, observations: Rows) -> None:
+        """After a step, with what followed it."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +91,19 @@ class EvaluationPlan:
     episodes: Episodes
 
 
-def play(policy: TrainedPolicy, experiment: Experiment, asked: Episodes, watch: Watch | None = None) -> Evaluation:
+def play(
+    policy: Player,
+    experiment: Experiment,
+    asked: Episodes,
+    watch: Watch | None = None,
+    recorder: StepRecorder | None = None,
+) -> Evaluation:
     """Make environments of the experiment and play the episodes in them."""
     keys = asked.info_keys
     with current_folder_kept(), single_threaded(), ExitStack() as seats_to_close:
         envs = [_make(experiment, seats_to_close) for _ in range(min(asked.number, asked.seats))]
         _check_spaces(envs[0], policy)
-        played = _play(policy, [Seat(env, policy, asked.seed, keys) for env in envs], asked, watch)
+        played = _play(policy, [Seat(env, policy, asked.seed, keys, recorder) for env in envs], asked, watch)
     infos = {key: tuple(episode.info[key] for episode in played) for key in keys}
     return Evaluation(
         tuple(episode.score for episode in played),
@@ -86,15 +122,15 @@ class Played(NamedTuple):
     info: Mapping[str, float]
 
 
-def _check_spaces(env: gymnasium.Env[Any, Any], policy: TrainedPolicy) -> None:
+def _check_spaces(env: gymnasium.Env[Any, Any], policy: Player) -> None:
     for kind in ("observation_space", "action_space"):
-        trained_on, found = getattr(policy, kind), getattr(env, kind)
+        trained_on, found = getattr(policy.interface, kind), getattr(env, kind)
         if trained_on != found:
             raise ConfigError(f"the environment has the {kind} {found}, the policy was trained on {trained_on}")
 
 
 def _make(experiment: Experiment, closing: ExitStack) -> gymnasium.Env[Any, Any]:
-    env = make_env(experiment.env, experiment.env_args, experiment.imports)
+    env = single_env(experiment)
     closing.callback(env.close)
     return env
 
@@ -103,11 +139,17 @@ class Seat:
     """An environment that plays one episode after another, as it reports them: a whole game, not one life of it."""
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], policy: TrainedPolicy, seed: int, info_keys: Sequence[str]
+        self,
+        env: gymnasium.Env[Any, Any],
+        policy: Player,
+        seed: int,
+        info_keys: Sequence[str],
+        recorder: StepRecorder | None = None,
     ) -> None:
         """`info_keys` are those whose numbers are kept."""
         self._info_keys = info_keys
-        interface, state_size = policy.interface, policy.policy.state_size
+        self._recorder = recorder
+        interface, state_size = policy.interface, policy.state_size
         self._agents = agents_of(env, interface)
         self._episode = Episode.of(env)
         self._noise = interface.actions.noise
@@ -134,6 +176,8 @@ class Seat:
         outcome = self._blaming(f"step({action})", lambda: self._agents.step(action, self._seen()))
         self.states[~np.atleast_1d(self._agents.active)] = 0.0  # who has left remembers nothing
         self._episode.add(outcome)
+        if self._recorder is not None:
+            self._recorder.add(self.number, stored_actions, outcome, self._observations)
         self._steps += 1
         if not outcome.over:
             return None
@@ -153,7 +197,10 @@ class Seat:
         self._episode.begin_next()
         self.states[:] = 0.0
         seed = reset_seed(self._seed, self._life, self.number, Purpose.EVALUATION_RESET)
-        return self._blaming(f"reset(seed={seed})", lambda: self._agents.reset(seed, self._seen()))
+        info = self._blaming(f"reset(seed={seed})", lambda: self._agents.reset(seed, self._seen()))
+        if self._recorder is not None:
+            self._recorder.begin(self.number, self._observations)
+        return info
 
     def _blaming(self, what: str, call: Callable[[], Result]) -> Result:
         try:
@@ -174,7 +221,7 @@ class Seat:
         return {name: array[0, ...] for name, array in self._observations.items()}
 
 
-def _play(policy: TrainedPolicy, seats: list[Seat], asked: Episodes, watch: Watch | None) -> list[Played]:
+def _play(policy: Player, seats: list[Seat], asked: Episodes, watch: Watch | None) -> list[Played]:
     """Seat s of K plays the episodes s, s + K and so on: what an environment has behind it when an episode begins does
     not depend on how many are played in all, nor on which seat was faster."""
     ended_by_number, numerics = dict[int, Played](), OwnNumerics()
@@ -199,11 +246,11 @@ def _play(policy: TrainedPolicy, seats: list[Seat], asked: Episodes, watch: Watc
     return [ended_by_number[number] for number in range(episodes)]
 
 
-def _actions(policy: TrainedPolicy, seats: list[Seat], sampled: bool) -> list[NDArray[Any]]:
+def _actions(policy: Player, seats: list[Seat], sampled: bool) -> list[NDArray[Any]]:
     """What the agents of each seat do next; their recurrent states move on."""
     observed = [seat.observations() for seat in seats]
     rows = {name: np.concatenate([of_seat[name] for of_seat in observed]) for name in observed[0]}
-    states = np.concatenate([seat.states for seat in seats]) if policy.policy.state_size else None
+    states = np.concatenate([seat.states for seat in seats]) if policy.state_size else None
     noise = np.concatenate([seat.noise() for seat in seats]) if sampled else None
     actions, following = policy.answer(rows, states, noise)
     if following is not None:

@@ -29,10 +29,13 @@ Readings = Callable[[], dict[str, float]]
 
 EpisodesOf = Callable[[int], Iterable[Row]]
 
+STARTING_SECONDS = 2.0
+"""Without an update for so long, a run says what it is starting."""
+
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run stands when it begins, or goes on."""
+    """Where a run stands when it begins, or is resumed."""
 
     version: int = 0
     steps: int = 0
@@ -69,11 +72,12 @@ class Recorder:
         self._histograms_file = JsonLines(folder.histograms_file, self.say)
         self._sinks = open_sinks(config, folder, standing.steps, self.say)
         self._digest_file = LineFile(folder.digest_file, self.say)
-        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.mixes_versions else None
+        self._schedule_file = LineFile(folder.schedule_file, self.say) if experiment.is_recorded else None
         self._clock = Clock(standing.steps, standing.seconds)
         self._standing = standing
         self._restarts = 0
         self._stop_reason: str | None = None
+        self._said_starting = False
         self._evaluations: Mapping[str, Any] = {}
 
     def record(self, report: UpdateReport) -> None:
@@ -124,8 +128,17 @@ class Recorder:
         """Of the version after so many steps; `evaluations.jsonl` has it already."""
         for sink in self._sinks:
             sink.write(steps, metrics)
-
         self._progress.note("eval", _evaluation_text(steps, metrics))
+
+    def note_played(self, played: int, episodes: int) -> None:
+        """How far the evaluation of the last version has come, for which the end of the run waits."""
+        self._progress.note("eval", f"of the last version: {played} of {episodes} episodes played")
+
+    def note_starting(self, workers: str) -> None:
+        """Say once that these start, where that takes so long that one wonders."""
+        if not self._said_starting and self._clock.seconds_without_update > STARTING_SECONDS:
+            self._said_starting = True
+            self._progress.note("starting", workers)
 
     def note_checkpoint(self, version: int) -> None:
         self._progress.note("checkpoint", f"of update {version} at {time.strftime('%H:%M')}")
@@ -167,6 +180,7 @@ class Recorder:
             mean_return=standing.mean_return,
             steps_per_second=self._clock.steps_per_second,
             seconds=self._clock.seconds,
+            starting_seconds=self._clock.starting_seconds,
             interrupted=not standing.is_finished and not self._evaluations.get("eval_goal_reached", False),
             goal_reached=self.goal_reached,
             env_errors=standing.env_errors,
@@ -200,7 +214,7 @@ class Clock:
     """How long a run has taken and how fast it is once it is under way."""
 
     def __init__(self, steps: int = 0, seconds: float = 0.0) -> None:
-        """Of a run that goes on after so many steps and seconds."""
+        """Of a run that is resumed after so many steps and seconds."""
         self._before = seconds
         self._start = (time.monotonic(), steps)
         self._ticks: list[tuple[float, int]] = []
@@ -208,6 +222,16 @@ class Clock:
 
     def tick(self, steps: int) -> None:
         self._ticks = [*self._ticks[:2], (time.monotonic(), steps)]
+
+    @property
+    def seconds_without_update(self) -> float:
+        """Since the start; 0 from the first update on."""
+        return 0.0 if self._ticks else time.monotonic() - self._start[0]
+
+    @property
+    def starting_seconds(self) -> float:
+        """From the start, or the resume, to the first update."""
+        return self._ticks[0][0] - self._start[0] if self._ticks else 0.0
 
     @property
     def seconds(self) -> float:

@@ -19,11 +19,13 @@ from htsrl.spaces import ActionLayout
 def reproducer_of(experiment: Experiment, layout: ActionLayout, shared: Shared, env: int) -> dict[str, Any]:
     """As JSON takes it; read from shared memory, so it does not matter how the process ended.
 
-    `actions` is what was stored, `env_actions` what the environment was given: of a team, a list with every agent's.
+    `actions` is what was stored, `env_actions` what the environment was given: of a team, a list with every agent's, of
+    a lane, with every environment's.
     """
     episode, episode_row = shared.exchange.episodes[env].tolist()
     actions = [] if episode_row == COMING_BACK else _actions_in_storage(shared, env)
-    state = None
+    state, spec = None, shared.storages.spec
+    has_axis = spec.is_team or spec.is_lane
     if episode_row in (BEGAN_EARLIER, COMING_BACK):
         before, state = _before_the_rollout(shared, env)
         actions = before + actions
@@ -34,10 +36,10 @@ def reproducer_of(experiment: Experiment, layout: ActionLayout, shared: Shared, 
         "env_args": dict(experiment.env_args),
         "index": env,
         "episode": episode,
-        "reset_seed": reset_seed(experiment.seed, env, episode),
+        "reset_seed": reset_seed(experiment.seed, env * (spec.num_agents if spec.is_lane else 1), episode),
         "state": state,
         "actions": actions,
-        "env_actions": [_in_env(layout, action, shared.storages.spec.is_team) for action in actions],
+        "env_actions": [_in_env(layout, action, has_axis) for action in actions],
     }
 
 

@@ -14,7 +14,9 @@ from htsrl.checkpoint.cut import restore_cut, with_info_of
 from htsrl.checkpoint.files import Checkpoint, holds_any, newest_valid
 from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config import Config, EnvFactory, Experiment, Placement
+from htsrl.config.algorithm_settings import algorithm_name, is_own
 from htsrl.config.check import check
+from htsrl.config.data_source import DataSource, data_identity
 from htsrl.config.file import differences, from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.shared_arrays import SharedArrays
@@ -31,12 +33,14 @@ from htsrl.placements.blueprint import Blueprint
 from htsrl.processes.current_folder import current_folder_kept
 from htsrl.processes.warnings_once import warnings_once
 from htsrl.runs.evaluations import EvaluationRecord, drop_evaluations_after
+from htsrl.runs.filming import drop_films_after
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.recorder import Standing
 from htsrl.runs.run import run_to_end
+from htsrl.runs.saved_policy import drop_policy_after
 from htsrl.runs.start import fingerprint_for, initialise, survey
-from htsrl.runs.trust import NOTHING, Vouched, admitted_config
+from htsrl.runs.trust import NOTHING, Vouched, admit_folder, admit_placement, admitted_config
 
 MAY_CHANGE = ("total_steps:", "stop_at_return:")
 """They say when a run ends; what it is up to there has the same bits."""
@@ -54,21 +58,23 @@ def resume(
     imports: Sequence[str] = (),
     trust: bool = False,
     stop_at_return: float | Literal["as before"] | None = "as before",
+    source: str | None = None,
 ) -> RunResult:
     """Go on with the run in `run_dir`, to the same bits as if it had never stopped.
 
     One that ended before its first checkpoint starts over. Only `total_steps`, `stop_at_return` (None lifts it) and
-    the placement may differ from before. `env` is for a run whose environment was a callable that cannot be imported.
+    the placement may differ from before. `env` is for a run whose environment was a callable that cannot be imported,
+    `source` for one whose dataset was moved.
     docs/security.md tells of `imports` and `trust`.
     """
-    vouched = Vouched(imports=imports, everything=trust)
-    changes = Changes(total_steps, stop_at_return, placement, env, allow_different_numerics, vouched)
+    vouched = Vouched(imports=imports, everything=trust, placement=placement is not None)
+    changes = Changes(total_steps, stop_at_return, placement, env, allow_different_numerics, vouched, source)
     return resume_watched(RunFolder.existing(Path(run_dir)), changes, Watching(observers, strict_observers))
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How a run goes on otherwise than before."""
+    """How a run is resumed otherwise than before."""
 
     total_steps: int | None = None
     stop_at_return: float | Literal["as before"] | None = "as before"
@@ -76,11 +82,16 @@ class Changes:
     env: str | EnvFactory | None = None
     allow_different_numerics: bool = False
     vouched: Vouched = NOTHING
+    source: str | None = None
+    """Where the dataset lies now; it must be the same one."""
 
     def experiment(self, before: Experiment) -> Experiment:
         planned = before
         if self.total_steps is not None:
             planned = replace(planned, total_steps=self.total_steps)
+        if self.source is not None and before.source is not None:
+            place = DataSource.parse(self.source).absolute().place
+            planned = replace(planned, source=str(DataSource(place, data_identity(before.source))))
         if self.stop_at_return != "as before":
             planned = replace(planned, stop_at_return=self.stop_at_return)
         return planned
@@ -88,9 +99,11 @@ class Changes:
 
 def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> RunResult:
     """The same for those who have more to tell the observers when the run is over."""
+    admit_folder(folder.config_file, changed.vouched)  # the lock is a file in it
     with RunLock.acquire(folder.path), current_folder_kept(), single_threaded(), warnings_once():
         config = admitted_config(folder.config_file, changed.env, changed.vouched)
         config = check(replace(config, placement=changed.placement or config.placement))
+        admit_placement(folder.config_file, config.placement, changed.vouched)
         check_sinks(config.placement.sinks)
         before, config = config.experiment, check(replace(config, experiment=changed.experiment(config.experiment)))
         _check_is_no_replay(folder, config)
@@ -112,10 +125,13 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
             with _or_as_it_was(folder):
                 folder.forget_result()  # of a run that was complete: a job would take it for that of this one
                 folder.save_config(config)
+                if changes or config.experiment.is_recorded:
+                    # Before the change is noted: whoever resumes after a kill in between finds it, and drops them too.
+                    drop_evaluations_after(folder, version, warn_on_stderr)
+                    drop_films_after(folder, checkpoint.document["steps"])
+                    drop_policy_after(folder, version)
                 if changes:
                     folder.note_change_of_numerics(version, changes, fingerprint)
-            if changes or config.experiment.mixes_versions:
-                drop_evaluations_after(folder, version, warn_on_stderr)
             return run_to_end(blueprint, block, folder, standing, watching)
         finally:
             block.close()
@@ -147,22 +163,37 @@ def _or_as_it_was(folder: RunFolder) -> Iterator[None]:
 
 def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) -> None:
     """What is annealed over a run is annealed over more of it, so it does not go on from where it was."""
+    if now.num_replicas > 1 and before.num_intervals != now.num_intervals:
+        warn_on_stderr(
+            f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: parameters of learners are averaged "
+            "after its last update, so the rounds are not those of a run that was as long from the start"
+        )
     algorithm = now.algorithm
-    if not getattr(algorithm, "anneal_learning_rate", False) or before.num_intervals == now.num_intervals:
+    if not is_own(algorithm_name(algorithm)) and before.num_intervals != now.num_intervals:
+        left_was, left = (max(1 - version / of.num_intervals, 0.0) for of in (before, now))
+        warn_on_stderr(
+            f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: whatever {algorithm_name(algorithm)} "
+            f"anneals by run.remaining is stretched, which was {left_was:.3g} at update {version} until now and goes "
+            f"on from {left:.3g}"
+        )
         return
-    was, will_be = (algorithm.learning_rate * (1 - version / of.num_intervals) for of in (before, now))
-    warn_on_stderr(
-        f"total_steps={now.total_steps:,} instead of {before.total_steps:,} stretches the annealing: the learning "
-        f"rate, {max(was, 0.0):.3g} at update {version} until now, goes on from {will_be:.3g} and falls to 0"
-    )
+    for name in ("learning_rate", "clip_range"):
+        if not getattr(algorithm, f"anneal_{name}", False) or before.num_intervals == now.num_intervals:
+            continue
+        was, will_be = (getattr(algorithm, name) * (1 - version / of.num_intervals) for of in (before, now))
+        warn_on_stderr(
+            f"total_steps={now.total_steps:,} instead of {before.total_steps:,} stretches the annealing: the "
+            f"{name.replace('_', ' ')}, {max(was, 0.0):.3g} at update {version} until now, goes on from {will_be:.3g} "
+            "and falls to 0"
+        )
 
 
 def _checkpoint(folder: RunFolder) -> Checkpoint:
     found = newest_valid(folder.checkpoints_dir, lambda line: warn_on_stderr(f"warning: {line}"))
     if found is None:
         raise RunFolderError(
-            f"{folder.shown} holds no whole checkpoint to go on from; `htsrl train --config "
-            f"{folder.config_file}` begins the same run anew"
+            f"{folder.shown} holds no whole checkpoint to resume from; `htsrl train --config "
+            f"{folder.config_file}` starts the same run over"
         )
     missing = DOCUMENT_KEYS - found[1].document.keys()
     if missing:
@@ -184,7 +215,7 @@ def experiment_changes(checkpoint: Checkpoint, config: Config) -> list[str]:
 def _check_same_experiment(checkpoint: Checkpoint, config: Config) -> None:
     if changed := experiment_changes(checkpoint, config):
         raise ConfigError(
-            "a run goes on only as the experiment that it was; these settings were changed:\n  "
+            "a run is resumed only as the experiment that it was; these settings were changed:\n  "
             + "\n  ".join(changed)
             + "\nSet them back, or begin a new run with `htsrl train --config`"
         )
@@ -218,7 +249,7 @@ def _check_is_no_replay(folder: RunFolder, config: Config) -> None:
     if config.experiment.replay_schedule is not None:
         raise ConfigError(
             f"{folder.shown} replays {config.experiment.replay_schedule}, which can only be done from the beginning; "
-            f"begin it anew with `htsrl train --config {folder.config_file}`"
+            f"start it over with `htsrl train --config {folder.config_file}`"
         )
 
 
@@ -259,7 +290,7 @@ def _changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> 
             "the run was computed differently before (before / now):\n  "
             + "\n  ".join(changes)
             + "\nIt cannot go on to the same bits here: put back what it was computed by. --allow-different-numerics "
-            "goes on all the same, on this machine with these libraries and this code, and marks the run for good"
+            "resumes all the same, on this machine with these libraries and this code, and marks the run for good"
         )
     return changes
 
@@ -267,11 +298,11 @@ def _changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> 
 def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: LearnerSlots) -> Standing:
     """Where the run stands; what its files say of later barriers is removed, for they will be written again."""
     version, steps = checkpoint.document["version"], checkpoint.document["steps"]
-    for file in [folder.digest_file, *([folder.schedule_file] if config.experiment.mixes_versions else [])]:
+    for file in [folder.digest_file, *([folder.schedule_file] if config.experiment.is_recorded else [])]:
         if drop_lines_after(file, "update", version - 1) != (version - 1 if version else None):
             raise RunFolderError(
                 f"{file} lacks barriers before version {version}, which the checkpoint is of; put back the "
-                "file that belongs there, or begin anew with `htsrl train --config`"
+                "file that belongs there, or start over with `htsrl train --config`"
             )
     for file in (folder.metrics_file, folder.histograms_file):
         drop_lines_after(file, "step", steps)

@@ -1,4 +1,4 @@
-"""A run from its first barrier, or the one that it goes on from, to its end, and what it leaves behind."""
+"""A run from its first barrier, or the one that it is resumed from, to its end, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from htsrl.checkpoint.archive import Archive
 from htsrl.checkpoint.background import Written
@@ -17,16 +17,16 @@ from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.versions import is_intact
 from htsrl.errors import EnvironmentFailure, StopRequested, TrainingDiverged
-from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.metrics.episodes import Row
 from htsrl.metrics.evaluation import Evaluation
 from htsrl.metrics.gauges import Counters
+from htsrl.metrics.pace import PLAIN_SECONDS, Pace
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.result import RunResult
 from htsrl.observers.dispatch import Dispatch, Watching
 from htsrl.observers.observer import ObservedRun
 from htsrl.observers.parameters import read_parameters
-from htsrl.placements.assignment import worker_layout
+from htsrl.placements.assignment import worker_counts, worker_layout
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
 from htsrl.placements.instruments import track_names
@@ -43,111 +43,163 @@ from htsrl.timeline.document import TimelineFile
 if TYPE_CHECKING:
     from torch import nn
 
+WAYS = ("up", "down")
+"""What islands send the learner, and it them."""
+
 
 def run_to_end(
     blueprint: Blueprint, block: SharedArrays, folder: RunFolder, standing: Standing, watching: Watching
 ) -> RunResult:
     """Train from where the memory stands; whatever ends the run, its results and its state are written."""
-    from htsrl.metrics.curve import draw_learning_curve
+    run = _Run(blueprint, block, folder, standing, watching)
+    with ExitStack() as last_things:
+        run.write_at_the_end(last_things)
+        run.train()
+    return run.recorder.result()
 
-    config, shared = blueprint.config, blueprint.shared(block)
-    parameters = blueprint.build_parameters(block, device="cpu")
-    exchange = shared.exchange
-    recorder = Recorder(
-        config,
-        folder,
-        lambda: _readings(blueprint, exchange),
-        standing,
-        lambda: _counters(blueprint, exchange),
-        lambda version: _episodes_of(block, exchange, len(parameters.modules), version),
-    )
-    archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, recorder.say, recorder.sync)
-    run = run_inline if config.placement.backend == "inline" else run_processes
-    dispatch = Dispatch(watching, recorder.say, lambda version: read_parameters(parameters, shared, version))
 
-    beside = _evaluation_beside(blueprint, folder, recorder, dispatch, standing)
-    filming = Filming(config, blueprint.interface, folder, recorder.say)
-    ended_in_order = False
-    timeline = TimelineFile(block, track_names(blueprint), folder.path) if config.placement.timeline else None
+class _Run:
+    """A run with all who hear of it."""
 
-    def at_the_end(what: str, write: Callable[[], None]) -> None:
-        last_things.callback(_unless_the_disk_is_full, what, write, recorder.say)
+    def __init__(
+        self, blueprint: Blueprint, block: SharedArrays, folder: RunFolder, standing: Standing, watching: Watching
+    ) -> None:
+        config, shared = blueprint.config, blueprint.shared(block)
+        parameters, exchange = blueprint.build_parameters(block, device="cpu"), shared.exchange
+        self._blueprint, self._block, self._shared = blueprint, block, shared
+        self._folder, self._standing, self._parameters = folder, standing, parameters
+        self.recorder = Recorder(
+            config,
+            folder,
+            lambda: _readings(blueprint, exchange),
+            standing,
+            lambda: _counters(blueprint, exchange),
+            lambda version: _episodes_of(block, exchange, len(parameters.modules), version),
+        )
+        say = self.recorder.say
+        self._archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, say, self.recorder.sync)
+        self._dispatch = Dispatch(watching, say, lambda version: read_parameters(parameters, shared, version))
+        self._beside = _evaluation_beside(blueprint, folder, self.recorder, self._dispatch, standing)
+        self._filming = Filming(config, blueprint.interface, folder, say)
+        has_timeline = config.placement.timeline
+        self._timeline = TimelineFile(block, track_names(blueprint), folder.path) if has_timeline else None
+        self._workers = worker_counts(blueprint)
+        self._ended_in_order = False
 
-    def on_report(report: UpdateReport) -> None:
-        recorder.record(report)
-        dispatch.update(report)
-        filming.after_update(report.version)
-        if beside is not None:
-            beside.after_update(report)
+    def write_at_the_end(self, last_things: ExitStack) -> None:
+        """From the last to the first, and each of them even if another fails."""
+        from htsrl.metrics.curve import draw_learning_curve
 
-    def on_checkpoint(written: Written) -> None:
-        path = archive.take_in(written)
-        if path is not None:
-            recorder.note_checkpoint(written.version)
-            dispatch.checkpoint(written.version, path)
-
-    def end_evaluations() -> None:
-        if beside is not None:
-            policy = parameters.module(recorder.version)
-            _end_evaluations(beside, recorder, policy if ended_in_order else None)
-
-    def end_films() -> None:
-        filming.finish(recorder.version, parameters.module(recorder.version) if ended_in_order else None)
-
-    with ExitStack() as last_things:  # from the last to the first, and each of them even if another fails
-        title = env_name(config.experiment.env)
-        at_the_end("the curve", lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
+        recorder, folder, title = self.recorder, self._folder, env_name(self._blueprint.experiment.env)
+        self._last_things = last_things
+        self._at_the_end("the curve", lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
         last_things.callback(recorder.close)
-        last_things.callback(lambda: dispatch.close(recorder.result()))
-        at_the_end("the films", end_films)
-        at_the_end("the result", lambda: folder.save_result(recorder.result()))
-        at_the_end("the evaluations", end_evaluations)  # last, for they may take long, but for the result
-        at_the_end("the policy", lambda: folder.save_policy(parameters.module(recorder.version), recorder.version))
-        if timeline:
-            at_the_end("the timeline", timeline.write)
-        at_the_end("the state", lambda: _save_state(archive, blueprint, block, recorder.version))
+        last_things.callback(lambda: self._dispatch.close(recorder.result()))
+        self._at_the_end("the films", lambda: self._filming.finish(recorder.version, self._last_policy()))
+        self._at_the_end("the result", lambda: folder.save_result(recorder.result()))
+        self._at_the_end("the evaluations", self._end_evaluations)  # last, for they may take long, but for the result
+        self._at_the_end("the policy", lambda: folder.save_policy(self._policy(), recorder.version))
+        if collector := self._blueprint.collector:
+            self._at_the_end("the model", lambda: collector.save_result(folder.path, self._policy()))
+        if self._timeline:
+            self._at_the_end("the timeline", self._timeline.write)
+        self._at_the_end(
+            "the state", lambda: _save_state(self._archive, self._blueprint, self._block, recorder.version)
+        )
+
+    def train(self) -> None:
+        recorder, folder = self.recorder, self._folder.shown
         try:
-            if blueprint.on_threads and config.placement.executor_threads is None:
-                recorder.say(
-                    f"steps wait: {config.experiment.num_envs} environments step on threads; with --executor-threads "
-                    "False, in turn in a process per core"
-                )
-            dispatch.start(ObservedRun(config, folder.path, standing.version, standing.steps, dispatch.request_stop))
-            has_ended = standing.is_finished or (beside is not None and beside.goal_is_held(standing.version))
-            if not has_ended:  # else it was killed with nothing left to do but to write the results
-                listeners = Listeners(on_report, on_checkpoint, recorder.note_restart)
-                if timeline:
-                    listeners = replace(listeners, on_replaced=timeline.note_restart, on_look=timeline.write_if_due)
-                run(blueprint, block, listeners)
-            if recorder.goal_reached:
-                goal, reached = config.experiment.stop_at_return, recorder.result().mean_return
-                recorder.say(
-                    f"stopped after update {recorder.version}: the mean return of {reached:g} reached stop_at_return="
-                    f"{goal:g}; `htsrl resume {folder.shown} --stop-at-return none` goes on"
-                )
-            ended_in_order = True
+            self._train()
+            self._ended_in_order = True
         except StopRequested as request:
-            ended_in_order = True
+            self._ended_in_order = True
             recorder.note_stop(str(request))
-            lifted = " --stop-at-eval-return None" if beside and beside.goal_is_held(recorder.version) else ""
-            command = f"htsrl resume {folder.shown}{lifted}"
-            recorder.say(f"stopped after update {recorder.version}: {request}; `{command}` goes on from there")
+            lifted = self._beside is not None and self._beside.goal_is_held(recorder.version)
+            command = f"htsrl resume {folder}{' --stop-at-eval-return None' if lifted else ''}"
+            recorder.say(f"stopped after update {recorder.version}: {request}; `{command}` continues from there")
         except KeyboardInterrupt:
-            recorder.say(
-                f"interrupted after update {recorder.version}; `htsrl resume {folder.shown}` goes on from there"
-            )
+            recorder.say(f"interrupted after update {recorder.version}; `htsrl resume {folder}` continues from there")
             raise
         except TrainingDiverged:
-            update = shared.exchange.published_version
-            fields = shared.source.fields(update)
-            batch = {name: fields[name] for name in shared.storages.spec.hashed_names}
-            at_the_end("the batch", lambda: folder.save_diverged_batch(update, batch))
+            self._keep_diverged_batch()
             raise
         except EnvironmentFailure as failure:
             if failure.env is not None:
-                _keep_reproducer(blueprint, shared, folder, failure.env, recorder)
+                _keep_reproducer(self._blueprint, self._shared, self._folder, failure.env, recorder)
             raise
-    return recorder.result()
+
+    def _train(self) -> None:
+        config, standing, recorder = self._blueprint.config, self._standing, self.recorder
+        if self._blueprint.on_threads and config.placement.executor_threads is None:
+            recorder.say(
+                f"steps wait: {config.experiment.num_envs} environments step on threads; with --executor-threads "
+                "False, in turn in a process per core"
+            )
+        stop = self._dispatch.request_stop
+        self._dispatch.start(ObservedRun(config, self._folder.path, standing.version, standing.steps, stop))
+        goal_is_held = self._beside is not None and self._beside.goal_is_held(standing.version)
+        if not (standing.is_finished or goal_is_held):  # else it was killed with only the results left to write
+            run = _run_of(config.placement.backend)
+            run(self._blueprint, self._block, self._listeners())
+        if recorder.goal_reached:
+            goal, reached = config.experiment.stop_at_return, recorder.result().mean_return
+            recorder.say(
+                f"stopped after update {recorder.version}: the mean return of {reached:g} reached stop_at_return="
+                f"{goal:g}; `htsrl resume {self._folder.shown} --stop-at-return none` continues"
+            )
+
+    def _listeners(self) -> Listeners:
+        note_restart = self.recorder.note_restart
+        listeners = Listeners(self._on_report, self._on_checkpoint, note_restart, on_look=self._on_look)
+        return replace(listeners, on_replaced=self._timeline.note_restart) if self._timeline else listeners
+
+    def _on_report(self, report: UpdateReport) -> None:
+        self.recorder.record(report)
+        self._dispatch.update(report)
+        self._filming.after_update(report.version)
+        if self._beside is not None:
+            self._beside.after_update(report)
+
+    def _on_checkpoint(self, written: Written) -> None:
+        path = self._archive.take_in(written)
+        if path is not None:
+            self.recorder.note_checkpoint(written.version)
+            self._dispatch.checkpoint(written.version, path)
+
+    def _on_look(self) -> None:
+        self.recorder.note_starting(self._workers)
+        if self._timeline:
+            self._timeline.write_if_due()
+
+    def _at_the_end(self, what: str, write: Callable[[], None]) -> None:
+        self._last_things.callback(_unless_the_disk_is_full, what, write, self.recorder.say)
+
+    def _end_evaluations(self) -> None:
+        if self._beside is not None:
+            _end_evaluations(self._beside, self.recorder, self._last_policy())
+
+    def _policy(self) -> Any:
+        """The newest version's."""
+        return self._parameters.module(self.recorder.version)
+
+    def _last_policy(self) -> Any:
+        """Of a run that ended in order."""
+        return self._policy() if self._ended_in_order else None
+
+    def _keep_diverged_batch(self) -> None:
+        update = self._shared.exchange.published_version
+        fields = self._shared.source.fields(update)
+        batch = {name: fields[name] for name in self._shared.storages.spec.hashed_names}
+        self._at_the_end("the batch", lambda: self._folder.save_diverged_batch(update, batch))
+
+
+def _run_of(backend: str) -> Callable[[Blueprint, SharedArrays, Listeners], None]:
+    if backend == "ray":
+        from htsrl.cluster.run import run_ray
+
+        return run_ray
+    return run_inline if backend == "inline" else run_processes
 
 
 def _evaluation_beside(
@@ -175,8 +227,14 @@ def _end_evaluations(beside: BesideTraining, recorder: Recorder, last_policy: nn
     version = recorder.version
     try:
         if last_policy is not None:
-            with EpisodeProgress(beside.num_episodes, "off") as progress:
-                beside.finish(version, last_policy, progress.update)
+            pace = Pace(PLAIN_SECONDS)
+            pace.is_due()  # the first time is now, and too early
+
+            def watch(played: int, steps: int) -> None:
+                if pace.is_due():
+                    recorder.note_played(played, beside.num_episodes)
+
+            beside.finish(version, last_policy, watch)
     finally:
         beside.close(will_go_on=last_policy is None)
         recorder.note_evaluations(beside.summary(version))
@@ -195,7 +253,7 @@ def _keep_reproducer(blueprint: Blueprint, shared: Shared, folder: RunFolder, en
     _unless_the_disk_is_full("the reproducer", lambda: folder.save_json(path, reproducer), recorder.say)
     recorder.say(
         f"what led environment {env} there, seed {reproducer['reset_seed']} and its actions, is in "
-        f"{folder.shown / path.name}; once it is mended, `htsrl resume {folder.shown}` goes on after update "
+        f"{folder.shown / path.name}; once it is mended, `htsrl resume {folder.shown}` continues after update "
         f"{recorder.version}"
     )
 
@@ -210,6 +268,8 @@ def _unless_the_disk_is_full(what: str, write: Callable[[], None], say: Callable
 def _readings(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
     """What the workers have written about themselves so far."""
     readings = _waited_seconds(blueprint, exchange)
+    if blueprint.islands:
+        readings |= {f"cluster/bytes_{way}": float(x) for way, x in zip(WAYS, exchange.crossed_bytes, strict=True)}
     if blueprint.config.placement.measure_costs:
         spent = exchange.cpu_seconds.sum(axis=0)
         spent[Cost.TOTAL] += time.process_time()
@@ -227,7 +287,11 @@ def _counters(blueprint: Blueprint, exchange: Exchange) -> Counters:
     """For the terminal; inline, everybody takes turns and nobody waits."""
     waited = {} if blueprint.config.placement.backend == "inline" else _waited_seconds(blueprint, exchange)
     by_kind = {name.removeprefix("wait/").removesuffix("_seconds"): seconds for name, seconds in waited.items()}
-    return Counters(by_kind, exchange.env_seconds.copy())
+    if blueprint.acts_for_itself and "executor" in by_kind:
+        by_kind.pop("actor", None)  # one process, so one bar
+    # Stepped in turn by one process, environments are not waited for one by one.
+    is_in_turn = not waited or (len(blueprint.executor_envs) == 1 and not blueprint.on_threads)
+    return Counters(by_kind) if is_in_turn else Counters(by_kind, exchange.env_seconds.copy())
 
 
 def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:

@@ -29,7 +29,7 @@ Choice = Literal["newest", "best"] | int
 """The newest version that is whole, the best, or the version of this number. The best is that with the best evaluation
 beside training, or where there were none the checkpoint with the best return of training episodes."""
 ATTEMPTS = 20
-"""A run that goes on may remove a checkpoint while it is read, but hardly so often in a row."""
+"""A run under way may remove a checkpoint while it is read, but hardly so often in a row."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Look:
     def _read(self, path: Path) -> SavedPolicy | None:
         """None for a damaged one, of which the user is told."""
         try:
-            return _of_checkpoint(path, read_checkpoint(path))
+            return _of_checkpoint(path, read_checkpoint(path, with_rollouts=False))
         except CheckpointDamaged as damage:
             if not os.path.lexists(path):
                 raise _Vanished from damage
@@ -225,6 +225,18 @@ def read_policy_file(path: Path) -> SavedPolicy:
     if not (version.isascii() and version.isdigit() and len(version) < 19):
         raise ValueError(f"it does not say which version it is of: {version[:40]!r}")
     return SavedPolicy(int(version), path, tensors, False, _number(facts.get("eval_return", "")))
+
+
+def drop_policy_after(folder: RunFolder, version: int) -> None:
+    """For a run that continues from there to other bits: the last policy is not one of those to come."""
+    try:
+        is_later = read_policy_file(folder.policy_file).version > version
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        is_later = True
+    if is_later:
+        folder.policy_file.unlink(missing_ok=True)
 
 
 def _facts_in(data: bytes) -> dict[str, str]:

@@ -31,6 +31,8 @@ from htsrl.runs.warm_start import initial_policy
 if TYPE_CHECKING:
     from torch import nn
 
+    from htsrl.dataflow.parameters import ParameterRing
+
 WRITTEN_FIRST = {
     f"{name}{end}"
     for name in ("initial_policy.safetensors", "init_from.json", "config.json.signature", "config.json")
@@ -57,6 +59,10 @@ def survey(config: Config, folder: RunFolder, is_observed: bool = False) -> Blue
     with current_folder_kept():  # for the workers, which start where this process is
         blueprint = replace(draw_blueprint(replace(config, placement=placement)), reports_episodes=is_observed)
     _check_placement(blueprint)
+    if placement.backend == "ray":
+        from htsrl.cluster.run import place_on_islands
+
+        return place_on_islands(blueprint)
     return blueprint
 
 
@@ -65,13 +71,18 @@ def fingerprint_for(blueprint: Blueprint) -> Fingerprint:
     placement, origins = blueprint.config.placement, blueprint.origins
     computes_here = placement.backend == "inline" or computes_like_a_new_process()
     take = take_fingerprint if computes_here else fingerprint_of_a_new_process
-    return replace(take(placement.device), packages=origins.packages, own_modules=origins.own_modules)
+    in_half = blueprint.experiment.network.precision == "bfloat16"
+    return replace(take(placement.device, in_half), packages=origins.packages, own_modules=origins.own_modules)
 
 
 def initialise(blueprint: Blueprint, block: SharedArrays, folder: RunFolder) -> None:
     """Make version 0."""
     policy = initial_policy(blueprint.experiment, blueprint.build_policy(), folder)
-    ring = blueprint.build_parameters(block, device="cpu")
+    for replica in range(blueprint.num_replicas):  # all of them begin alike
+        _initialise_ring(blueprint, blueprint.build_parameters(block, device="cpu", replica=replica), policy)
+
+
+def _initialise_ring(blueprint: Blueprint, ring: ParameterRing, policy: nn.Module) -> None:
     initial: dict[str, nn.Module] = {POLICY: policy}
     for name, model in blueprint.declared_models().items():
         initial[name] = blueprint.build_model(name) if model.copies is None else initial[model.copies]
@@ -87,7 +98,9 @@ def _check_placement(blueprint: Blueprint) -> None:
             _check_can_be_handed_over(blueprint, "leave out eval_every")
         return
     if sys.platform != "linux":
-        raise ConfigError(f"placement=processes needs Linux, this is {sys.platform}; use placement inline")
+        raise ConfigError(
+            f"placement={blueprint.config.placement.backend} needs Linux, this is {sys.platform}; use placement inline"
+        )
     if platform.machine() not in ("x86_64", "AMD64"):
         warnings.warn(
             f"placement=processes was not proven on {platform.machine()}, whose memory order is weaker than that of "
@@ -95,6 +108,10 @@ def _check_placement(blueprint: Blueprint) -> None:
             stacklevel=3,
         )
     _check_can_be_handed_over(blueprint, "use placement inline")
+    if blueprint.on_threads:
+        from htsrl.processes.open_files import allow_open_files
+
+        allow_open_files(blueprint.experiment.num_envs)
 
 
 def _check_can_be_handed_over(blueprint: Blueprint, way_out: str) -> None:

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from htsrl.config import Experiment
+from htsrl.config.algorithm_settings import NamedAlgorithm
 from htsrl.dataflow.trajectory import RECURRENT_STATE
 from htsrl.envs.observing import ObservationWriter, Rows
 from htsrl.errors import ConfigError, RunFolderError
@@ -58,6 +59,13 @@ class TrainedPolicy:
             raise RunFolderError(
                 f"{saved.path} does not fit this run: {reason}; was its config.json changed?"
             ) from error
+        except RunFolderError as error:
+            if not isinstance(algorithm := experiment.algorithm, NamedAlgorithm):
+                raise
+            raise RunFolderError(
+                f"{error} Or does the algorithm {algorithm.name!r} say how actions are drawn? Its code is not here, or "
+                "may not run (--trust, trust=True)"
+            ) from error
         return cls(policy, saved.version, saved.path)
 
     @cached_property
@@ -68,6 +76,11 @@ class TrainedPolicy:
     @property
     def interface(self) -> Interface:
         return self.policy.interface
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of the recurrent state; 0 without one."""
+        return self.policy.state_size
 
     @property
     def observation_space(self) -> spaces.Space[Any]:

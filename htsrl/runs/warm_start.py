@@ -20,7 +20,8 @@ from htsrl.digest import read_links
 from htsrl.errors import ConfigError, RunFolderError, UntrustedFolder
 from htsrl.numerics import single_threaded
 from htsrl.plain_files import read_document
-from htsrl.runs.folder import RunFolder, json_bytes
+from htsrl.runs.folder import RunFolder
+from htsrl.runs.private_file import json_bytes
 from htsrl.runs.saved_policy import SavedPolicy, read_policy_file, saved_policy
 from htsrl.runs.trust import admitted_network
 
@@ -105,7 +106,7 @@ def initial_policy(experiment: Experiment, policy: Policy, folder: RunFolder) ->
         read_policy_file(path).fill(policy)
     except (OSError, ValueError) as error:
         raise RunFolderError(
-            f"{path}, which the run begins with, cannot be read: {error}; begin anew with `htsrl train --config "
+            f"{path}, which the run begins with, cannot be read: {error}; start over with `htsrl train --config "
             f"{folder.config_file}` and another run_dir"
         ) from error
     return policy

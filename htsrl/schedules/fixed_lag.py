@@ -35,7 +35,7 @@ class FixedLag:
         return max(rollout - self.max_lag, 0)
 
     def answering_version(self, request: Request, published_version: int) -> int:
-        return self.acting_version(request.rollout)
+        return max(request.rollout - self.max_lag, 0)
 
     def may_begin(self, rollout: int, published_version: int) -> bool:
         return published_version >= self.acting_version(rollout)

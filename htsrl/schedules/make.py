@@ -6,6 +6,7 @@ from htsrl.config import Experiment
 from htsrl.config.schedule_names import checked_schedule
 from htsrl.schedules.asynchronous import Async
 from htsrl.schedules.fixed_lag import FixedLag
+from htsrl.schedules.offline import Offline
 from htsrl.schedules.recorded import RecordedSchedule
 from htsrl.schedules.schedule import Schedule
 from htsrl.sources.provenance import read_provenances, schedule_file
@@ -14,7 +15,7 @@ from htsrl.sources.provenance import read_provenances, schedule_file
 def make_schedule(experiment: Experiment) -> Schedule:
     if experiment.replay_schedule is not None:
         provenances = read_provenances(schedule_file(experiment.replay_schedule))[: experiment.num_intervals]
-        sizes = experiment.num_envs, experiment.interval_steps
+        sizes = experiment.num_simulators, experiment.interval_steps
         return RecordedSchedule(provenances, *sizes, num_storages=experiment.queue_length)
     schedule: Schedule = checked_schedule(experiment.schedule, experiment)
     return schedule
@@ -34,3 +35,7 @@ def lockstep(experiment: Experiment) -> FixedLag:
 
 def asynchronous(experiment: Experiment) -> Async:
     return Async(experiment.queue_length)
+
+
+def offline(experiment: Experiment) -> Offline:
+    return Offline()

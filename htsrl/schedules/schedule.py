@@ -39,7 +39,8 @@ class Schedule(Protocol):
 
     @property
     def mixes_versions(self) -> bool:
-        """Whether several versions may act in one rollout, so that nobody can ask them again once it is complete."""
+        """Whether several versions may act in one rollout, so that nobody can ask them again once it is complete, or an
+        update learns from anything but the rollout of its own number, of all environments."""
 
     @property
     def repeats(self) -> bool:

@@ -69,4 +69,6 @@ class BatchSource(Protocol):
 def lag_metrics(update: int, fields: Fields) -> dict[str, float]:
     """How many versions the batch is behind the parameters that the update moves: on average, and at most."""
     lags = update - fields["versions"]
+    if not lags.size:  # nobody acts
+        return {}
     return {"hts/lag": float(lags.mean()), "hts/lag_max": float(np.max(lags))}

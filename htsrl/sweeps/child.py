@@ -15,7 +15,7 @@ from htsrl.processes.interrupts import end_at_second_signal
 from htsrl.processes.parent_death import die_with_parent
 from htsrl.runs.lock import RunLock
 from htsrl.runs.start import has_begun
-from htsrl.sweeps.job import Job, JobEnd, report_bytes
+from htsrl.sweeps.job import JobEnd, TrainJob, report_bytes
 
 LOCK_SECONDS = 20.0
 """For the process that a killed sweep leaves behind: the kernel is ending it."""
@@ -26,7 +26,7 @@ def main() -> None:
     die_with_parent(parent_pid)
     end_at_second_signal()
     # Only from the pipe that the parent made: nobody else can write to it.
-    job: Job = pickle.loads(sys.stdin.buffer.read())
+    job: TrainJob = pickle.loads(sys.stdin.buffer.read())
     try:
         end = _run(job)
     except HtsrlError as error:
@@ -37,7 +37,7 @@ def main() -> None:
     os.write(report_fd, report_bytes(asdict(end)))
 
 
-def _run(job: Job) -> JobEnd:
+def _run(job: TrainJob) -> JobEnd:
     from htsrl.evaluate import evaluate
     from htsrl.train import resume_or_start
 

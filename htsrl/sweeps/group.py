@@ -9,12 +9,13 @@ from pathlib import Path
 from htsrl.config import Config, with_seed
 from htsrl.config.check import check
 from htsrl.errors import HtsrlError
+from htsrl.metrics.readings import counted
 from htsrl.metrics.result import RunResult
 from htsrl.metrics.returns import last_step
 from htsrl.plain_files import read_document
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.intervals import Interval, mean_interval
-from htsrl.sweeps.job import Job, JobEnd, JobProcess
+from htsrl.sweeps.job import JobEnd, JobProcess, TrainJob
 from htsrl.sweeps.pool import Budget, Launch, Pool
 from htsrl.sweeps.seeds import shown_seeds
 from htsrl.sweeps.table import Table
@@ -27,14 +28,14 @@ GROUP_FILE = "group.json"
 class Group:
     """What is trained with several seeds."""
 
-    job: Job
+    job: TrainJob
     """Of any of them; the seed and the folder are set for each."""
     seeds: tuple[int, ...]
     folder: Path
 
-    def job_of(self, seed: int, budget: Budget, keeps_placement: bool = False) -> Job:
+    def job_of(self, seed: int, budget: Budget, keeps_placement: bool = False) -> TrainJob:
         config = with_seed(budget.placed(self.job.config, keeps_placement), seed)
-        placement = replace(config.placement, run_dir=self.run_dir(seed), progress="off")
+        placement = replace(config.placement, run_dir=self.run_dir(seed), progress="plain")
         return replace(self.job, config=replace(config, placement=placement))
 
     def run_dir(self, seed: int) -> Path:
@@ -71,7 +72,7 @@ def train_seeds(
     config, seeds = check(group.job.config), group.seeds
     budget = Budget.of(len(seeds), parallel, cores)
     waiting, scores = list(seeds), dict[int, float]()
-    title = f"{len(seeds)} seeds, {budget.parallel} at a time, in {group.folder}"
+    title = f"{counted(len(seeds), 'seed')}, {budget.parallel} at a time, in {group.folder}"
     table = Table(title, ["seed", "steps", "return", "state"], config.placement.progress)
     with table, Pool[int](budget.parallel, launch) as pool:
         while waiting or not pool.is_empty:
@@ -113,7 +114,7 @@ def _all_seeds(group: Group) -> list[int]:
 
 def _take(group: Group, seed: int, end: JobEnd, scores: dict[int, float]) -> None:
     if end.error:
-        raise HtsrlError(f"seed {seed}: {end.message}\nThe others have ended in order; the same command goes on")
+        raise HtsrlError(f"seed {seed}: {end.message}\nThe others have ended in order; the same command continues")
     if end.score is not None:
         scores[seed] = end.score
 
@@ -125,4 +126,5 @@ def _show(table: Table, group: Group, seed: int, is_final: bool) -> None:
         reached = "" if result.mean_return is None else f"{result.mean_return:.2f}"
         table.show(seed, [str(seed), f"{result.steps:,}", reached, "complete"], is_final=True)
     else:
-        table.show(seed, [str(seed), f"{last_step(folder.metrics_file):,}", "", "running"], is_final=False)
+        steps = last_step(folder.metrics_file)
+        table.show(seed, [str(seed), f"{steps:,}", "", "running" if steps else "starting"], is_final=False)

@@ -26,7 +26,7 @@ END_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """A run to begin or to go on with."""
 
     config: Config
@@ -63,7 +63,7 @@ class JobEnd:
 class JobProcess:
     """The process of a job, which ends with this one however that ends."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainJob) -> None:
         self.job = job
         self.was_terminated = False
         job.run_dir.parent.mkdir(0o700, parents=True, exist_ok=True)

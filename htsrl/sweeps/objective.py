@@ -19,11 +19,6 @@ def value_of(curve: Curve, search: Search) -> float | None:
     return curve[-1][1] if search.objective == "final" else final_return(curve, search.share)
 
 
-def value_at(curve: Curve, step: int) -> float | None:
-    """The metric when the run had first made so many steps; None where it has not, or no episode had ended."""
-    return next((value for at, value, _ in curve if at >= step), None)
-
-
 def mean_of(values: Sequence[float | None]) -> float | None:
     """Over the seeds; None where one has none."""
     known = [value for value in values if value is not None]

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from htsrl.config import Config, Placement, available_cores
 from htsrl.errors import ConfigError
-from htsrl.sweeps.job import Job, JobEnd, JobProcess
+from htsrl.sweeps.job import JobEnd, JobProcess, TrainJob
 
 POLL_SECONDS = 0.05
 Key = TypeVar("Key", bound=Hashable)
@@ -26,7 +26,7 @@ class Running(Protocol):
     def end(self) -> JobEnd: ...
 
 
-Launch = Callable[[Job], Running]
+Launch = Callable[[TrainJob], Running]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Budget:
         if share == 1 and not placement.executor_threads and not placement.measure_costs:
             return replace(config, placement=replace(placement, backend="inline"))
         leave_a_core = config.experiment.overlaps_learning and share > 1
-        executors = min(max(share - leave_a_core, 1), config.experiment.num_envs)
+        executors = min(max(share - leave_a_core, 1), config.experiment.num_simulators)
         workers = min(config.experiment.gradient_shards, share) if placement.device.startswith("cpu") else None
         return replace(config, placement=_with(placement, executors, workers))
 
@@ -82,7 +82,7 @@ class Pool(Generic[Key]):
     def __contains__(self, key: Key) -> bool:
         return key in self._running
 
-    def start(self, key: Key, job: Job) -> None:
+    def start(self, key: Key, job: TrainJob) -> None:
         self._running[key] = self._launch(job)
 
     def terminate(self, key: Key) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from htsrl.config import Config, with_seed
 from htsrl.digest import read_links
 from htsrl.errors import HtsrlError
-from htsrl.metrics.returns import file_of, last_step, read_curve
+from htsrl.metrics.returns import file_of, last_step, read_curve, value_at
 from htsrl.runs.folder import RunFolder
 from htsrl.statistics.curve import Curve
 from htsrl.sweeps.job import JobEnd
-from htsrl.sweeps.objective import mean_of, value_at, value_of
+from htsrl.sweeps.objective import mean_of, value_of
 from htsrl.sweeps.spec import SweepSpec
 from htsrl.sweeps.trials import RunOutcome, Trial
 
@@ -71,7 +71,7 @@ class RunningTrial:
         if end.error:
             raise HtsrlError(
                 f"trial {self.number}, seed {seed}: {end.message}\nThe sweep has stopped in order; the same command "
-                "goes on with it"
+                "continues it"
             )
         self.completed.add(seed)
         if end.score is not None:
@@ -111,7 +111,7 @@ class RunningTrial:
         """The trial as pruned, once all its runs have reached a step at which the rule says so."""
         while self._undecided and self.steps() >= self._undecided[0]:
             step = self._undecided.pop(0)
-            value = mean_of([value_at(self._curve(seed), step) for seed in self.seeds])
+            value = mean_of([self._value_at(step, seed) for seed in self.seeds])
             if value is None:
                 continue
             self.at_steps[step] = value
@@ -139,6 +139,11 @@ class RunningTrial:
         if self.spec.search.objective == "evaluation":
             return self.scores.get(seed)
         return value_of(self._curve(seed), self.spec.search)
+
+    def _value_at(self, step: int, seed: int) -> float | None:
+        metric = self.spec.search.metric
+        file = file_of(self.run_folder(seed).path, metric)
+        return value_at(file, step, metric) if file.exists() else None
 
     def _curve(self, seed: int) -> Curve:
         metric = self.spec.search.metric

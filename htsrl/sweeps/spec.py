@@ -13,11 +13,11 @@ from htsrl.config.algorithm_settings import registered, settings_class
 from htsrl.config.check import check
 from htsrl.config.file import resolve_typed_env
 from htsrl.config.fit import fitted
-from htsrl.config.presets import PRESETS, preset, preset_name
+from htsrl.config.presets import preset, preset_name, presets_of
 from htsrl.errors import ConfigError, UntrustedFolder
 from htsrl.metrics.returns import EVALUATION, RETURN
 from htsrl.plain_files import read_plain
-from htsrl.runs.trust import Vouched, strange_code
+from htsrl.runs.trust import Vouched, strange_cluster, strange_code
 from htsrl.statistics.curve import LAST_SHARE
 from htsrl.sweeps.pruning import Pruning, parse_pruning
 from htsrl.sweeps.seeds import parse_seeds
@@ -146,7 +146,9 @@ def _base(train: Mapping[str, Any], vouched: Vouched) -> tuple[Config, bool]:
     experiment = algo_preset or Experiment(env, algorithm=settings_class(algo)())
     config = Config(experiment, Placement(progress="off", checkpoint_every_seconds=CHECKPOINT_SECONDS))
     config = with_values(config, settings, "[train]")
-    strange = [] if vouched.everything else list(strange_code(config.experiment, vouched))
+    placement = config.placement
+    strange = [*strange_code(config.experiment, vouched), *strange_cluster(placement, placement)]
+    strange = [] if vouched.everything else strange
     if strange:
         _refuse_code(", ".join(strange))
     if isinstance(env, str):
@@ -163,7 +165,7 @@ def _refuse_code(what: str) -> None:
 def _preset(env: Any, algo: str, name: Any) -> tuple[Experiment | None, bool]:
     if name == "auto":
         name = preset_name(env) if isinstance(env, str) else None
-        name = name if name and algo in PRESETS[name] else None
+        name = name if name in presets_of(algo) else None
     if name in (None, "none"):
         return None, False
     return preset(env, algo, str(name)), True

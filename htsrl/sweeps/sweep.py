@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from htsrl.config.check import check
 from htsrl.config.file import differences
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
+from htsrl.metrics.readings import counted
 from htsrl.plain_files import read_document
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.trust import Vouched
 from htsrl.sweeps.identity import identity_of
-from htsrl.sweeps.job import Job, JobProcess
+from htsrl.sweeps.job import JobProcess, TrainJob
 from htsrl.sweeps.pool import Budget, Launch, Pool
 from htsrl.sweeps.proposals import Proposer
 from htsrl.sweeps.results import SweepResult, write_results
@@ -63,16 +64,26 @@ def run_sweep(
         ended = read_journal(folder / JOURNAL_FILE)
         journal = Journal(folder / JOURNAL_FILE)
         columns = ["trial", *spec.space, "value", "steps", "state"]
-        title = f"{proposer.num_trials} trials of {len(spec.search.seeds)} seeds, {budget.parallel} runs at a time"
+        trials, seeds = counted(proposer.num_trials, "trial"), counted(len(spec.search.seeds), "seed")
+        title = f"{trials} of {seeds}, {counted(budget.parallel, 'run')} at a time"
         try:
             with (
                 Table(f"{title}, in {folder}", columns, "auto") as table,
                 Pool[RunKey](budget.parallel, launch) as pool,
             ):
-                _Sweep(spec, folder, proposer, budget, journal, ended, table, pool).run()
+                _Sweep(_Plan(spec, folder, proposer, budget), journal, ended, table, pool).run()
         finally:
             journal.close()
         return write_results(spec, folder, [ended[number] for number in range(proposer.num_trials)])
+
+
+class _Plan(NamedTuple):
+    """What is to be tried, and with what."""
+
+    spec: SweepSpec
+    folder: Path
+    proposer: Proposer
+    budget: Budget
 
 
 class _Sweep:
@@ -80,16 +91,13 @@ class _Sweep:
 
     def __init__(
         self,
-        spec: SweepSpec,
-        folder: Path,
-        proposer: Proposer,
-        budget: Budget,
+        plan: _Plan,
         journal: Journal,
         ended: dict[int, Trial],
         table: Table,
         pool: Pool[RunKey],
     ) -> None:
-        self._spec, self._folder, self._proposer, self._budget = spec, folder, proposer, budget
+        self._spec, self._folder, self._proposer, self._budget = plan
         self._journal, self._ended, self._table, self._pool = journal, ended, table, pool
         self._proposed = 0
         self._running: dict[int, RunningTrial] = {}
@@ -114,10 +122,10 @@ class _Sweep:
 
     def _start(self, trial: RunningTrial, seed: int) -> None:
         config = self._budget.placed(trial.config_with(seed))
-        placement = replace(config.placement, run_dir=trial.run_folder(seed).path)
+        placement = replace(config.placement, run_dir=trial.run_folder(seed).path, progress="plain")
         search = self._spec.search
         episodes = search.eval_episodes if search.objective == "evaluation" else 0
-        self._pool.start((trial.number, seed), Job(replace(config, placement=placement), eval_episodes=episodes))
+        self._pool.start((trial.number, seed), TrainJob(replace(config, placement=placement), eval_episodes=episodes))
 
     def _propose(self) -> bool:
         """Propose the next trial, if there is one and all that it may know has ended."""
@@ -185,7 +193,7 @@ class _Sweep:
         if changed:
             raise RunFolderError(
                 f"{self._folder}: trial {ended.number} would now be another ({'; '.join(changed)}); {JOURNAL_FILE} was "
-                "changed, or another version of optuna made it: put that back, or begin anew with another --run-dir"
+                "changed, or another version of optuna made it: put that back, or start over with another --run-dir"
             )
 
     def _show_ended(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""A table of runs or trials on the terminal: live where it can be redrawn, elsewhere a line for each that ends."""
+"""A table of runs or trials on the terminal: live where it can be redrawn, elsewhere lines of each now and then."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from types import TracebackType
 from typing import Any
 
 from htsrl.metrics.line_file import warn_on_stderr
-from htsrl.metrics.pace import Pace
+from htsrl.metrics.pace import MAX_PLAIN_SECONDS, Pace
 from htsrl.metrics.progress import Mode, resolved
 from htsrl.plain_files import printable
 
 LIVE_SECONDS = 1 / 8
+UNDER_WAY_SECONDS = 10.0
+"""Between plain lines of one row at first; of a long run they grow rarer."""
 MAX_ROWS = 20
 """Of a live table: the newest."""
 
@@ -31,6 +33,7 @@ class Table:
         self._mode = "plain" if resolved(mode) == "verbose" else resolved(mode)
         self._rows: dict[Any, Sequence[str]] = {}
         self._pace = Pace(LIVE_SECONDS)
+        self._row_paces: dict[Any, Pace] = {}
         self._live: Any = None
 
     def __enter__(self) -> Table:
@@ -46,14 +49,17 @@ class Table:
         return self
 
     def show(self, key: Any, cells: Sequence[str], is_final: bool) -> None:
-        """A row's cells as they are now; plain output has final ones alone."""
+        """A row's cells as they are now; plain output has those under way now and then, and final ones always."""
         has_changed = self._rows.get(key) != cells
         self._rows[key] = cells
         if self._live is not None and (is_final or self._pace.is_due()):
             self._live.update(self._drawing(), refresh=True)
-        elif self._mode == "plain" and is_final and has_changed:
+        elif self._mode == "plain" and has_changed and (is_final or self._is_due(key)):
             named = [f"{name} {cell}" for name, cell in zip(self._columns, cells, strict=True) if cell]
             warn_on_stderr("  ".join(named))
+
+    def _is_due(self, key: Any) -> bool:
+        return self._row_paces.setdefault(key, Pace(UNDER_WAY_SECONDS, MAX_PLAIN_SECONDS)).is_due()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -87,7 +87,7 @@ class TimelineShape:
         ]
 
 
-def copy_records(block: SharedArrays, track: int) -> list[Record]:
+def copy_records(block: SharedArrays, track: int, most: int = MAX_RECORDS) -> list[Record]:
     """The newest records of a track, oldest first, while its worker goes on writing; none of them is torn.
 
     A record counts once it is whole, so those before the first reading of the head were; and of what the writer may
@@ -98,5 +98,6 @@ def copy_records(block: SharedArrays, track: int) -> list[Record]:
     copied = ring.copy()
     head_after = int(words[Word.HEAD])
     # The record after the head is perhaps under way, in the place of an older one.
-    first = max(0, head_after + 1 - len(ring))
-    return [Record(*copied[number % len(ring)].tolist()) for number in range(first, head_before)]
+    first = max(0, head_after + 1 - len(ring), head_before - most)
+    rows = copied[np.arange(first, head_before) % len(ring)]
+    return [Record._make(row) for row in rows.tolist()]

@@ -48,11 +48,15 @@ from htsrl.timeline.kinds import Kind
 FORMAT = 1
 FILE_NAME = "timeline.json"
 EVERY_SECONDS = 3.0
+REST = 300
+"""Times as long as the last writing took, at least: on a busy machine the file is written more rarely."""
 MAX_LIVE_SPANS = 4_000
 """Of all workers, while the run goes on."""
 MAX_SPANS = 40_000
 """Of all workers, at the end."""
 MAX_EVENTS = 1_000
+LABELS = [kind.label for kind in Kind]
+"""Found by a number many times as fast as a member of the enumeration."""
 
 
 class TrackName(NamedTuple):
@@ -80,13 +84,15 @@ class TimelineFile:
 
     def write_if_due(self) -> None:
         """While the run goes on; a file that cannot be written now may be later, and training does without."""
-        if time.monotonic() < self._due_at:
+        begin = time.monotonic()
+        if begin < self._due_at:
             return
         try:
             self._write(MAX_LIVE_SPANS)
         except OSError:
             pass
-        self._due_at = time.monotonic() + EVERY_SECONDS
+        end = time.monotonic()
+        self._due_at = end + max(EVERY_SECONDS, REST * (end - begin))
 
     def write(self) -> None:
         """At the end; OSError where there is no room."""
@@ -119,7 +125,8 @@ class TimelineFile:
 
     def _worker(self, track: int, max_spans: int) -> dict[str, Any]:
         words = self._block["timeline_tracks"][track].tolist()
-        records = sorted(copy_records(self._block, track), key=lambda record: (record.start_ns, -record.duration_ns))
+        records = copy_records(self._block, track, max_spans)
+        records.sort(key=lambda record: (record.start_ns, -record.duration_ns))
         totals, counts = (self._block[f"timeline_{what}"][track].tolist() for what in ("totals", "counts"))
         return {
             "name": self._names[track].name,
@@ -129,14 +136,14 @@ class TimelineFile:
             "started": self._seconds(words[Word.STARTED]),
             "as_of": self._seconds(words[Word.AS_OF]),
             "cpu_seconds": words[Word.CPU_NS] / 1e9,
-            "spans": [self._span(record) for record in records[-max_spans:]],
+            "spans": [self._span(record) for record in records],
             "totals": {kind.label: totals[kind] / 1e9 for kind in Kind if counts[kind]},
             "counts": {kind.label: counts[kind] for kind in Kind if counts[kind]},
         }
 
     def _span(self, record: Record) -> list[Any]:
         subject = None if record.subject == NOBODY else record.subject
-        return [Kind(record.kind).label, self._seconds(record.start_ns), record.duration_ns / 1e9, subject]
+        return [LABELS[record.kind], self._seconds(record.start_ns), record.duration_ns / 1e9, subject]
 
     def _environment(self, env: int, worker: str) -> dict[str, Any]:
         words, bins = (part.tolist() for part in _split(self._block["timeline_envs"][env]))

@@ -58,9 +58,14 @@ class Environment:
     times_slowest: int
 
     @property
+    def total_seconds(self) -> float:
+        """Inside of its steps and resets."""
+        return self.seconds + self.reset_seconds
+
+    @property
     def mean_seconds(self) -> float:
         """A step and its share of the resets."""
-        return (self.seconds + self.reset_seconds) / max(self.steps, 1)
+        return self.total_seconds / max(self.steps, 1)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from htsrl.metrics.readings import counted
 from htsrl.timeline.kinds import OVERHEAD, SHARES, Kind
 from htsrl.timeline.read import Environment, Timeline, Worker, median
 
 SLOW_FACTOR = 1.5
 """An environment that takes so many times the median is a straggler."""
+ALONE_SHARE = 0.5
+"""One whose own steps fill so much of the time bounds the run by itself."""
 GROUPS = {
     "executors": ("executor", "environment"),
     "actors": ("actor",),
@@ -34,7 +37,7 @@ class Straggler:
         return (
             f"{who}: {_time(slowest.mean_seconds)} a step with its share of "
             f"the resets, {self.factor:.1f} times the median of {_time(self.median_seconds)}; the longest step "
-            f"{_time(slowest.max_seconds)}; the others waited for it at {slowest.times_slowest:,} barriers"
+            f"{_time(slowest.max_seconds)}; the others waited for it at {counted(slowest.times_slowest, 'barrier')}"
         )
 
 
@@ -78,7 +81,7 @@ def summary_lines(timeline: Timeline) -> list[str]:
         if any(of[name] >= 0.0005 for of in shares.values()):
             cells = (f"{of[name]:>{max(len(column), 11)}.1%}" for column, of in shares.items())
             lines.append(f"{name:{width}}  " + "  ".join(cells))
-    if straggler := straggler_of(timeline):
+    if (straggler := straggler_of(timeline)) and straggler.factor >= SLOW_FACTOR and _steps_side_by_side(timeline):
         lines.append(f"slowest   {straggler.describe()}")
     if restarts := [event for event in timeline.events if event.what == "restart"]:
         last = restarts[-1]
@@ -128,10 +131,25 @@ def _inline_advice(timeline: Timeline) -> str:
     )
 
 
+def _steps_side_by_side(timeline: Timeline) -> bool:
+    """Whether an environment can be waited for: stepped in turn by one process, none is."""
+    return sum(worker.role in GROUPS["executors"] for worker in timeline.workers) > 1
+
+
 def _straggler_advice(straggler: Straggler, waited: float, timeline: Timeline) -> str:
-    env, alone = straggler.environment.env, len(timeline.environments)
+    slowest = straggler.environment
+    num_intervals = sum(environment.times_slowest for environment in timeline.environments)
+    elapsed = max((worker.seconds for worker in timeline.workers if worker.name == slowest.worker), default=0.0)
+    if num_intervals and slowest.total_seconds >= ALONE_SHARE * elapsed > 0:
+        steps_per_second = sum(environment.steps for environment in timeline.environments) / slowest.total_seconds
+        return (
+            f"environment {slowest.env} alone needs {_time(slowest.total_seconds / num_intervals)} of every interval, "
+            f"{straggler.factor:.1f} times the median: at most {steps_per_second:,.0f} steps/s until it is faster, "
+            "however many executors or threads there are"
+        )
+    env, alone = slowest.env, len(timeline.environments)
     way_out = f"--num-executors {alone} lets it delay nobody else's steps"
-    if _steps_wait([worker for worker in timeline.workers if worker.name == straggler.environment.worker]):
+    if _steps_wait([worker for worker in timeline.workers if worker.name == slowest.worker]):
         way_out = "its steps wait for something, so --executor-threads True lets others step meanwhile"
     return (
         f"environment {env} is {straggler.factor:.1f} times slower than the median, and up to {waited:.0%} of a "
@@ -145,7 +163,8 @@ def _environments_advice(timeline: Timeline, executors: Sequence[Worker], waited
     if processes and _steps_wait(processes):
         return begin + "their steps wait and hardly compute, so step them side by side with --executor-threads True"
     if processes and len(processes) < timeline.cores:
-        return begin + f"there are {timeline.cores} cores for {len(processes)} executors, so try more --num-executors"
+        executors_now = "one executor" if len(processes) == 1 else f"{len(processes)} executors"
+        return begin + f"there are {timeline.cores} cores for {executors_now}, so try more --num-executors"
     return begin + "every core has an executor, so only faster steps or more cores help"
 
 

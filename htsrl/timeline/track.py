@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from time import monotonic_ns as now
 from typing import Any, TypeVar
@@ -21,18 +21,17 @@ from htsrl.timeline.kinds import Kind
 
 LONG_NS = 1_000_000
 WINDOW_NS = 20_000_000
+QUICK_NS = 200_000
+TIMED_BATCHES = 8
 CPU_EVERY_NS = 5_000_000_000
 """Reading a process's CPU time is a system call that takes milliseconds on some kernels."""
-HEAD, AS_OF, CPU_NS, STEP = int(Word.HEAD), int(Word.AS_OF), int(Word.CPU_NS), int(Kind.STEP)
+HEAD, AS_OF, CPU_NS = int(Word.HEAD), int(Word.AS_OF), int(Word.CPU_NS)
 """Plain numbers: members of an enumeration take longer to find."""
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-Pending = Callable[[int], tuple[int, int]]
-"""Nanoseconds and number of steps since the last time, asked for when a window ends."""
-
 
 class Track:
-    """One writer's; a worker that is started again goes on with the track of the one that died."""
+    """One writer's; a worker that is started again continues the track of the one that died."""
 
     def __init__(
         self,
@@ -51,7 +50,6 @@ class Track:
         self._cpu_clock = cpu_clock
         self._cpu_before = self._words[Word.CPU_NS] - cpu_clock()
         self._cpu_due = 0
-        self._pending: list[Pending] = []
         self._short_ns = [0] * len(Kind)
         self._short_counts = [0] * len(Kind)
         self._short_kinds: list[int] = []  # those of which there are any in the window
@@ -60,10 +58,6 @@ class Track:
         self._words[Word.STARTED] = self._words[Word.STARTED] or self._window_start
         self._words[Word.PID] = os.getpid()
         self._words[Word.STARTS] += 1
-
-    def ask_for_steps(self, pending: Pending) -> None:
-        """Whom to ask for steps that were not added one by one."""
-        self._pending.append(pending)
 
     def add(self, kind: Kind, start: int, end: int, subject: int = NOBODY) -> None:
         """A span with nothing inside."""
@@ -76,10 +70,14 @@ class Track:
             self._put(kind, start, duration, subject, 1)
             self._window_start = self._words[AS_OF] = end
             return
+        self.add_short(kind, duration, 1, end)
+
+    def add_short(self, kind: Kind, duration: int, count: int, end: int) -> None:
+        """Spans under a millisecond, until `end`, with nothing inside; of some the duration may be an estimate."""
         if not self._short_counts[kind]:
             self._short_kinds.append(kind)
         self._short_ns[kind] += duration
-        self._short_counts[kind] += 1
+        self._short_counts[kind] += count
         if end - self._window_start >= WINDOW_NS:
             self.flush(end)
 
@@ -103,12 +101,14 @@ class Track:
     def flush(self, end: int) -> None:
         """Write down the short spans of the window that ends."""
         at = self._window_start
-        steps = [taken for pending in self._pending if (taken := pending(end))[1]]
-        if steps:
-            at = self._put_short(STEP, at, sum(spent for spent, _ in steps), sum(number for _, number in steps))
-        for kind in self._short_kinds:
-            at = self._put_short(kind, at, self._short_ns[kind], self._short_counts[kind])
+        # Steps, of which some were not timed, come last: they took about so long, and not longer than there was time.
+        for kind in sorted(self._short_kinds, reverse=True):
+            duration = min(self._short_ns[kind], max(0, end - at))
+            self._totals[kind] += duration
+            self._counts[kind] += self._short_counts[kind]
+            self._put(kind, at, duration, NOBODY, self._short_counts[kind])
             self._short_ns[kind] = self._short_counts[kind] = 0
+            at += duration
         self._short_kinds.clear()
         self._window_start = self._words[AS_OF] = end
         if end >= self._cpu_due:
@@ -119,13 +119,6 @@ class Track:
         """Write down what is not yet."""
         self._cpu_due = 0
         self.flush(now())
-
-    def _put_short(self, kind: int, start: int, duration: int, count: int) -> int:
-        """Spans of a window, laid end to end; returns where the next may begin."""
-        self._totals[kind] += duration
-        self._counts[kind] += count
-        self._put(kind, start, duration, NOBODY, count)
-        return start + duration
 
     def _put(self, kind: int, start: int, duration: int, subject: int, count: int) -> None:
         head = self._words[HEAD]
@@ -142,6 +135,26 @@ class Track:
                 return call(*arguments, **named)
             finally:
                 self.add(kind, start, now(), subject_of(*arguments))
+
+        return timed  # type: ignore[return-value]
+
+    def timed_batches(self, call: Call, kind: Kind) -> Call:
+        """The same `call(version, cells)`; of quick ones one in eight is timed, and stands for those before it too."""
+        untimed, rest = 0, 0
+
+        def timed(version: int, cells: Sized) -> Any:
+            nonlocal untimed, rest
+            if rest:
+                untimed, rest = untimed + 1, rest - 1
+                return call(version, cells)
+            start = now()
+            outcome = call(version, cells)
+            end = now()
+            self.add(kind, start, end, len(cells))
+            if untimed:
+                self.add_short(kind, untimed * (end - start), untimed, end)
+            untimed, rest = 0, TIMED_BATCHES - 1 if end - start < QUICK_NS else 0
+            return outcome
 
         return timed  # type: ignore[return-value]
 

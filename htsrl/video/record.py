@@ -58,8 +58,8 @@ def record(
 ) -> list[Recording]:
     """Film `episodes` of a run's policy, the very ones that `htsrl.evaluate` plays with this seed.
 
-    Without `output` they are RUN_DIR/videos/step-STEPS-seed-SEED-episode-N; with it, one is that file, and several have
-    their number before its suffix. docs/security.md tells of `imports` and `trust`.
+    Without `output` they are RUN_DIR/videos/step-STEPS-seed-SEED-episode-N, `-sampled` behind the seed; with it, one is
+    that file, and several have their number before its suffix. docs/security.md tells of `imports` and `trust`.
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")
@@ -71,7 +71,7 @@ def record(
     experiment = replace(config.experiment, env_args={**config.experiment.env_args, **(env_args or {})})
     policy = policy_of(folder, experiment, folder.interface(), checkpoint)
     steps = policy.version * experiment.batch_steps
-    named = folder.videos_dir / video_name(steps, seed, format) if output is None else Path(output)
+    named = folder.videos_dir / video_name(steps, seed, format, sampled) if output is None else Path(output)
     with current_folder_kept(), single_threaded():
         return film_episodes(experiment, policy, Take(named.absolute(), episodes, seed, sampled), watch)
 

@@ -12,9 +12,14 @@ from htsrl_bench.peers.comparison import Installed, Measured, PeersBench, instal
 from htsrl_bench.peers.environments import default_folder
 from htsrl_bench.peers.frameworks import PEERS
 from htsrl_bench.peers.table import tables
-from htsrl_bench.peers.work import WORK, check_simulator, htsrl_config, job
+from htsrl_bench.peers.work import WORK, Precision, check_simulator, htsrl_config, job
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, show, write_record
+
+
+def is_busy(provenance: Provenance) -> bool:
+    """Whether others wanted all the cores just before: then the clock says little, and CPU time more."""
+    return provenance.load_average > 4 * provenance.cores  # of the last minute: some may just have ended
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,10 @@ class PeersTable:
     """How long each run is measured at least, once it is under way."""
     venvs: Path = field(default_factory=default_folder)
     """Folder where the virtual environments are made, and found by the next time."""
+    precision: tuple[Precision, ...] = ("float32",)
+    """In which htsrl multiplies, where there are images: bfloat16 beside float32 if both are named."""
+    variants: tuple[str, ...] | None = None
+    """Only these variants of the peers. None: all."""
     output: Path = Path("benchmarks")
     """Folder for the records, one of each work."""
 
@@ -39,7 +48,11 @@ class PeersTable:
             if name not in PEERS:
                 raise ConfigError(f"peer {name!r} is not known; choose among {', '.join(PEERS)}")
         peers = {name: PEERS[name] for name in self.peers}
-        bench = PeersBench(self.work, peers, self.repetitions, self.seconds_per_run, self.venvs)
+        if "float32" not in self.precision:
+            raise ConfigError("precision: give float32, or float32 and bfloat16, which is compared with it")
+        bench = PeersBench(
+            self.work, peers, self.repetitions, self.seconds_per_run, self.venvs, self.precision, self.variants
+        )
         for name in self.work:
             check_simulator(name)
         installed = install(bench)
@@ -67,7 +80,8 @@ class PeersTable:
                 "work": {work: row.document()},
                 "jobs": {work: job(work)},
                 "versions": installed.versions,
+                "busy": is_busy(provenance),
             },
-            tables=tables(bench, found),
+            tables=tables(bench, found, is_busy(provenance)),
         )
         return write_record(record, self.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from htsrl_bench.peers.environments import prepare, versions
 from htsrl_bench.peers.failures import PeerFailed
 from htsrl_bench.peers.frameworks import Peer
 from htsrl_bench.peers.rate import Window
-from htsrl_bench.peers.work import WORK
+from htsrl_bench.peers.work import WORK, Precision, precisions_of
 from htsrl_bench.record import Summary
 
 HTSRL = "htsrl"
@@ -33,6 +33,10 @@ class PeersBench:
     repetitions: int
     seconds_per_run: float
     venvs: Path
+    precisions: tuple[Precision, ...] = ("float32",)
+    """In which htsrl multiplies, where there are images."""
+    variants: tuple[str, ...] | None = None
+    """Of the peers, those that are run; None: all."""
 
     def __post_init__(self) -> None:
         for name in self.work:
@@ -62,9 +66,11 @@ class Measured:
     side: str
     """`htsrl`, or a peer's name."""
     variant: str
-    """Empty for htsrl, and for a peer that could not be installed."""
+    """Of htsrl empty for float32, or the precision; empty for a peer that could not be installed."""
     repetition: int
     steps_per_second: float | None = None
+    cpu_microseconds: float | None = None
+    """Of all processes, for a step."""
     failure: str | None = None
 
 
@@ -100,7 +106,7 @@ def measure(bench: PeersBench, installed: Installed) -> list[Measured]:
         runs = [
             (work, side, variant)
             for work in bench.work
-            for side, variant in [(HTSRL, ""), *_still_worth_it(bench, installed, work, measured)]
+            for side, variant in [*_ours(bench, work), *_still_worth_it(bench, installed, work, measured)]
         ]
         print(f"repetition {repetition} of {bench.repetitions}", file=sys.stderr, flush=True)
         announcer = Announcer(len(runs))
@@ -109,6 +115,10 @@ def measure(bench: PeersBench, installed: Installed) -> list[Measured]:
             measured.append(_measure_once(bench, installed, Measured(work, side, variant, repetition)))
             announcer.end(_outcome(measured[-1]))
     return measured
+
+
+def _ours(bench: PeersBench, work: str) -> list[tuple[str, str]]:
+    return [(HTSRL, "" if name == "float32" else name) for name in precisions_of(work, bench.precisions)]
 
 
 def _still_worth_it(
@@ -127,14 +137,16 @@ def _still_worth_it(
             chosen += [
                 (name, variant)
                 for variant in peer.variants_of(work)
-                if variant not in first or first[variant] >= HOPELESS * best > 0
+                if (bench.variants is None or variant in bench.variants)
+                and (variant not in first or first[variant] >= HOPELESS * best > 0)
             ]
     return chosen
 
 
 def _measure_once(bench: PeersBench, installed: Installed, run: Measured) -> Measured:
     if run.side == HTSRL:
-        return _with(run, process.run_htsrl(run.work, bench.htsrl_window()))
+        precision: Precision = "bfloat16" if run.variant == "bfloat16" else "float32"
+        return _with(run, process.run_htsrl(run.work, precision, bench.htsrl_window()))
     peer = bench.peers[run.side]
     try:
         python = installed.pythons[run.side]
@@ -143,8 +155,8 @@ def _measure_once(bench: PeersBench, installed: Installed, run: Measured) -> Mea
         return Measured(run.work, run.side, run.variant, run.repetition, failure=str(failure))
 
 
-def _with(run: Measured, steps_per_second: float) -> Measured:
-    return Measured(run.work, run.side, run.variant, run.repetition, steps_per_second)
+def _with(run: Measured, speed: process.Speed) -> Measured:
+    return replace(run, steps_per_second=speed.steps_per_second, cpu_microseconds=speed.cpu_microseconds)
 
 
 def _outcome(run: Measured) -> str:
@@ -164,6 +176,16 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class InHalf:
+    """What came of htsrl in bfloat16; ratios are of runs of the same repetition."""
+
+    htsrl: Summary
+    over_float32: Summary | None
+    ratio: Summary | None
+    """To the fastest peer."""
+
+
+@dataclass(frozen=True)
 class Row:
     """What came of one work."""
 
@@ -174,6 +196,10 @@ class Row:
     """The peer whose best variant has the highest median."""
     ratio: Summary | None
     """htsrl's steps for one of that variant's, of runs of the same repetition."""
+    in_half: InHalf | None = None
+    """htsrl in bfloat16, if that was asked for."""
+    cpu_microseconds: Mapping[str, Summary] = field(default_factory=dict)
+    """For a step, of every side and variant."""
 
     def document(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "work"}
@@ -187,12 +213,20 @@ def _row(work: str, names: Sequence[str], runs: Sequence[Measured]) -> Row:
     peers = {name: _standing([run for run in runs if run.side == name]) for name in names}
     medians = {name: peer.steps_per_second.median for name, peer in peers.items() if peer.steps_per_second}
     fastest = max(medians, key=lambda name: medians[name], default=None)
-    ours = _by_repetition(runs, HTSRL, "")
-    ratio = None
-    if fastest is not None:
-        theirs = _by_repetition(runs, fastest, peers[fastest].variant or "")
-        ratio = Summary.of([ours[repetition] / rate for repetition, rate in theirs.items()])
-    return Row(work, Summary.of(list(ours.values())), peers, fastest, ratio)
+    ours, in_half = _by_repetition(runs, HTSRL, ""), _by_repetition(runs, HTSRL, "bfloat16")
+    theirs = _by_repetition(runs, fastest, peers[fastest].variant or "") if fastest is not None else {}
+    half = InHalf(Summary.of(list(in_half.values())), _over(in_half, ours), _over(in_half, theirs)) if in_half else None
+    cpu: dict[str, list[float]] = {}
+    for run in runs:
+        if run.cpu_microseconds is not None:
+            cpu.setdefault(f"{run.side} {run.variant}".rstrip(), []).append(run.cpu_microseconds)
+    of_cpu = {name: Summary.of(values) for name, values in cpu.items()}
+    return Row(work, Summary.of(list(ours.values())), peers, fastest, _over(ours, theirs), half, of_cpu)
+
+
+def _over(these: Mapping[int, float], those: Mapping[int, float]) -> Summary | None:
+    """Ratios within the repetitions that both have."""
+    return Summary.of([these[repetition] / rate for repetition, rate in those.items()]) if those else None
 
 
 def _standing(runs: Sequence[Measured]) -> Standing:

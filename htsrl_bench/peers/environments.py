@@ -7,13 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from htsrl_bench.peers.failures import PeerFailed, last_words
-from htsrl_bench.peers.frameworks import Peer
+from htsrl_bench.peers.frameworks import Peer, Source
 
 INSTALL_SECONDS = 1800.0
 NO_DEPENDENCIES = "# --no-deps"
+EMPTY_FOLDERS = """import os
+if os.path.exists("setup.py"):
+    for name in {names}:
+        os.makedirs(name, exist_ok=True)
+"""
 ASK_VERSIONS = (
     "import importlib.metadata, json, sys; print(json.dumps({p: importlib.metadata.version(p) for p in sys.argv[1:]}))"
 )
@@ -41,8 +48,23 @@ def prepare(name: str, peer: Peer, folder: Path) -> Path:
         if packages:
             _say(f"{peer.title}: pip installs {', '.join(packages)}")
             _run([str(python), "-m", "pip", "install", "--quiet", *flags, *packages], "pip cannot install it", folder)
+    if peer.source is not None:
+        _say(f"{peer.title}: pip builds {peer.source.requirement}")
+        _build(python, peer.source)
     marker.write_text(wanted)
     return python
+
+
+def _build(python: Path, source: Source) -> None:
+    """From its source package, with nothing of CUDA on the path: set-ups that find a compiler for it want all of it."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if not (Path(folder) / "nvcc").exists())
+    with TemporaryDirectory(prefix="htsrl-bench-") as name:
+        # Python runs it whenever it starts, and pip starts a set-up in the folder that it has unpacked the package to.
+        (Path(name) / "sitecustomize.py").write_text(EMPTY_FOLDERS.format(names=source.empty_folders))
+        command = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+        variables = {"PATH": path, "PYTHONPATH": name}
+        _run([str(python), "-m", "pip", *command, source.requirement], "it cannot be built", Path(name), variables)
 
 
 def versions(python: Path, peer: Peer) -> dict[str, str]:
@@ -51,9 +73,10 @@ def versions(python: Path, peer: Peer) -> dict[str, str]:
     return found
 
 
-def _run(command: list[str], failure: str, folder: Path) -> str:
+def _run(command: list[str], failure: str, folder: Path, variables: Mapping[str, str] | None = None) -> str:
+    environment = {**os.environ, **(variables or {})}
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, env=environment)
     except subprocess.TimeoutExpired:
         raise PeerFailed(f"{failure}: it took more than {INSTALL_SECONDS:g} s") from None
     if ended.returncode != 0:

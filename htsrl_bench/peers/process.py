@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from htsrl.errors import HtsrlError
 from htsrl_bench.live_run import live_run
 from htsrl_bench.peers.failures import PeerFailed, last_words
-from htsrl_bench.peers.frameworks import Peer
+from htsrl_bench.peers.frameworks import ONE_THREAD, Peer
 from htsrl_bench.peers.rate import Reading, Window, parse
-from htsrl_bench.peers.work import htsrl_config, job
+from htsrl_bench.peers.work import Precision, htsrl_config, job
+from htsrl_bench.process_tree import cpu_seconds, tree_of
 from htsrl_bench.throughput import settle
 
 PATIENCE_SECONDS = 180.0
@@ -25,8 +27,16 @@ LOOK_EVERY_SECONDS = 1.0
 """Seldom: looking takes time from what is measured."""
 
 
-def run_htsrl(work: str, window: Window) -> float:
-    with live_run(htsrl_config(work)) as run:
+class Speed(NamedTuple):
+    """What was seen of a run."""
+
+    steps_per_second: float
+    cpu_microseconds: float
+    """Of all its processes, for a step: unlike the clock, it hardly depends on what else the machine does."""
+
+
+def run_htsrl(work: str, precision: Precision, window: Window) -> Speed:
+    with live_run(htsrl_config(work, precision)) as run:
         try:
             settle(run)
             begun = len(run.updates())
@@ -35,18 +45,20 @@ def run_htsrl(work: str, window: Window) -> float:
             raise HtsrlError(f"htsrl itself did not train {work}: {failure}") from None
 
 
-def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) -> float:
+def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) -> Speed:
     """Raises PeerFailed with the peer's last words if it ends or stops."""
     with TemporaryDirectory(prefix="htsrl-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         job_file, readings_file, log_file = folder / "job.json", folder / "readings", folder / "log"
         job_file.write_text(json.dumps(job(work)))
         readings_file.touch()
+        threads = {"OMP_NUM_THREADS": "1"} if variant.endswith(ONE_THREAD) else {}
+        module = peer.module_of(work)
         with log_file.open("w") as log:
             process = subprocess.Popen(
-                [str(python), "-m", peer.module, str(job_file), variant, str(readings_file)],
+                [str(python), "-m", module, str(job_file), variant.removesuffix(ONE_THREAD), str(readings_file)],
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(peer.scripts)},
+                env={**os.environ, "PYTHONPATH": str(peer.scripts), **threads},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -61,14 +73,18 @@ def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) 
             _end(process)
 
 
-def _watch(process: subprocess.Popen[bytes], readings: Callable[[], Sequence[Reading]], window: Window) -> float:
+def _watch(process: subprocess.Popen[bytes], readings: Callable[[], Sequence[Reading]], window: Window) -> Speed:
     updates, changed_at = 0, time.monotonic()
+    cpu, cpu_since = 0.0, None
     while True:
         is_over = process.poll() is not None
         seen = readings()
         rate = window.rate(seen)
-        if rate is not None:
-            return rate
+        if rate is not None and cpu_since is not None:
+            cores = (cpu_seconds(tree_of(process.pid)) - cpu) / max(time.monotonic() - cpu_since, 1e-9)
+            return Speed(rate, 1e6 * cores / rate)
+        if cpu_since is None and len(seen) >= max(window.skipped_updates, 1):
+            cpu, cpu_since = cpu_seconds(tree_of(process.pid)), time.monotonic()
         if is_over:
             raise PeerFailed(f"it ended after {len(seen)} updates")
         if len(seen) > updates:

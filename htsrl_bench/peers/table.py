@@ -13,13 +13,16 @@ from htsrl_bench.peers.comparison import (
 )
 from htsrl_bench.record import Summary, Table
 
-
-def tables(bench: PeersBench, rows: Sequence[Row]) -> list[Table]:
-    return [_main(bench, rows), _variants(bench, rows)]
+BUSY = "The machine was busy with other things: what is by the clock is no result. CPU time, in the last table, is."
 
 
-def _main(bench: PeersBench, rows: Sequence[Row]) -> Table:
+def tables(bench: PeersBench, rows: Sequence[Row], busy: bool = False) -> list[Table]:
+    return [_main(bench, rows, [BUSY] if busy else []), _variants(bench, rows), _cpu(rows)]
+
+
+def _main(bench: PeersBench, rows: Sequence[Row], notes: Sequence[str]) -> Table:
     titles = {name: peer.title for name, peer in bench.peers.items()}
+    has_half = any(row.in_half for row in rows)
     cells = [
         [
             row.work,
@@ -27,13 +30,15 @@ def _main(bench: PeersBench, rows: Sequence[Row]) -> Table:
             *(_cell(row.peers[name]) for name in titles),
             titles[row.fastest] if row.fastest else "none",
             _ratio(row.ratio),
+            *(_half_cells(row) if has_half else []),
         ]
         for row in rows
     ]
+    half = ["htsrl in bfloat16", "/ float32", "/ fastest peer"] if has_half else []
     return Table(
-        ["work", "htsrl", *titles.values(), "fastest peer", "htsrl / fastest peer"],
+        ["work", "htsrl", *titles.values(), "fastest peer", "htsrl / fastest peer", *half],
         cells,
-        [_how(bench), *_failures(bench, rows)],
+        [*notes, _how(bench), *_failures(bench, rows)],
     )
 
 
@@ -51,8 +56,27 @@ def _variants(bench: PeersBench, rows: Sequence[Row]) -> Table:
     return Table(["work", "peer", "variant", "steps/s"], cells, [note])
 
 
+def _cpu(rows: Sequence[Row]) -> Table:
+    cells = [
+        [row.work, name, f"{of.median:.4g} ({of.lowest:.4g} to {of.highest:.4g})", f"{1e6 / of.median:,.0f}"]
+        for row in rows
+        for name, of in row.cpu_microseconds.items()
+    ]
+    note = (
+        "CPU time of all processes for a step, median (lowest to highest), and the steps that a second of one core "
+        "makes. It depends less than steps per second on what else the machine does. Threads of torch that wait for "
+        "each other may spin, which counts."
+    )
+    return Table(["work", "who", "CPU us a step", "steps for a core-second"], cells, [note])
+
+
 def _cell(peer: Standing) -> str:
     return f"{peer.steps_per_second}, {peer.variant}" if peer.steps_per_second else "failed"
+
+
+def _half_cells(row: Row) -> list[str]:
+    half = row.in_half
+    return [str(half.htsrl), _ratio(half.over_float32), _ratio(half.ratio)] if half else ["", "", ""]
 
 
 def _ratio(ratio: Summary | None) -> str:

@@ -1,18 +1,18 @@
 """The experiment of A3C-TD(0) (https://arxiv.org/abs/2012.15511): samples to a target accuracy, by number of workers.
 
-On a random MDP with 100 states, 5 actions and 10 features, through the ordinary runtime. How good a policy is, is not
+On random MDPs with 100 states, 5 actions and 10 features, through the ordinary runtime. How good a policy is, is not
 estimated but computed. Where N workers need as many samples in all as one does, each takes 1/N of the steps.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import tyro
@@ -31,24 +31,8 @@ from htsrl_bench.record import Record, Table, publish
 
 DISCOUNT = 0.9
 ACTOR_STEP_SIZE, CRITIC_STEP_SIZE = 1.0, 0.5
-
-
-@dataclass(frozen=True)
-class Goal:
-    """An objective that lies some share of the way from that of chance to the best of a linear policy."""
-
-    chance: float
-    best: float
-    share: float
-
-    @classmethod
-    def of(cls, mdp_seed: int, share: float) -> Goal:
-        mdp = random_mdp(discount=DISCOUNT, seed=mdp_seed)
-        return cls(mdp.objective(mdp.policy(np.zeros_like(mdp.rewards_SA))), mdp.best_objective(), share)
-
-    @property
-    def objective(self) -> float:
-        return self.chance + self.share * (self.best - self.chance)
+PILOT_SEED = 0
+"""Of the run that sets the target; the runs that are counted have seeds from 1 on."""
 
 
 class UntilReached(Observer):
@@ -71,61 +55,84 @@ class UntilReached(Observer):
 
 
 @dataclass(frozen=True)
+class Goal:
+    """The target on one MDP: a share of the way from the objective of chance to where a long run of one worker ends."""
+
+    mdp_seed: int
+    chance: float
+    pilot: float
+    """The objective at the end of the long run."""
+    best: float
+    """That of the best policy that is linear in the features, found with exact gradients."""
+    share: float
+
+    @property
+    def objective(self) -> float:
+        return self.chance + self.share * (self.pilot - self.chance)
+
+
+@dataclass(frozen=True)
 class Reached:
     """One run."""
 
+    mdp_seed: int
     workers: int
     seed: int
     samples: int
     is_reached: bool
     """Otherwise the run ended before, and it takes more samples than these."""
-    way: float
-    """How much of the way from chance to the best linear policy lay behind the policy in the end."""
 
 
 @dataclass(frozen=True)
 class A3CTD0Experiment:
-    """Samples that A3C-TD(0) needs to a target accuracy on a random MDP, with 1 to 16 workers."""
+    """Samples that A3C-TD(0) needs to a target accuracy on random MDPs, with 1 to 16 workers."""
 
     workers: tuple[int, ...] = (1, 2, 4, 8, 16)
     """Numbers of workers."""
-    seeds: int = 10
-    """Runs with each, the same seeds for all."""
+    mdp_seeds: tuple[int, ...] = (21, 22, 23, 24)
+    """Which random MDPs."""
+    seeds: int = 5
+    """Runs with each number of workers on each MDP, the same seeds for all."""
     lag: int = 1
     """Versions between acting and learning."""
     share: float = 0.25
-    """The target: this share of the way from chance to the best linear policy."""
-    max_samples: int = 10_000
-    """Runs that have not come there by then are ended."""
-    mdp_seed: int = 1
-    """Which random MDP."""
+    """The target: this share of the way from chance to where a run of one worker with `max_samples` ends."""
+    max_samples: int = 5_000
+    """Samples of the run that sets the target; others that have not come there by then are ended."""
+    measure_every_samples: int = 32
+    """Samples between two looks at the exact objective."""
     output: Path = Path("benchmarks")
     """Folder for the record."""
 
     def run(self) -> int:
         if self.seeds < 2:
             raise ConfigError(f"seeds={self.seeds} shows no spread; use 2 or more")
-        provenance, goal = Provenance.take(), Goal.of(self.mdp_seed, self.share)
-        announcer, reached = Announcer(self.seeds * len(self.workers)), []
-        for seed in range(1, self.seeds + 1):  # in turn: a machine that is slower for a while is so for all
-            for workers in self.workers:
-                announcer.begin(f"{workers} workers, seed {seed}")
-                reached.append(self._reach(goal, workers, seed))
-                announcer.end(f"{reached[-1].samples} samples{'' if reached[-1].is_reached else ', not reached'}")
-        publish(self._record(provenance, goal, reached), self.output)
+        provenance = Provenance.take()
+        announcer = Announcer(len(self.mdp_seeds) * (1 + self.seeds * len(self.workers)))
+        goals, reached = [], []
+        for mdp_seed in self.mdp_seeds:
+            announcer.begin(f"MDP {mdp_seed}, a long run of one worker")
+            goals.append(self._goal(mdp_seed))
+            announcer.end(f"its objective is {goals[-1].pilot:.3f}, the target {goals[-1].objective:.3f}")
+            for seed in range(1, self.seeds + 1):
+                for workers in self.workers:
+                    announcer.begin(f"MDP {mdp_seed}, {workers} workers, seed {seed}")
+                    reached.append(self._reach(goals[-1], workers, seed))
+                    announcer.end(f"{reached[-1].samples} samples{'' if reached[-1].is_reached else ', not reached'}")
+        publish(self._record(provenance, goals, reached), self.output)
         return 0
 
-    def config(self, workers: int, seed: int, run_dir: Path | None = None) -> Config:
+    def config(self, mdp_seed: int, workers: int, seed: int, run_dir: Path | None = None) -> Config:
         algorithm = MeasuredA3CTD0.Settings(
             actor_step_size=ACTOR_STEP_SIZE,
             critic_step_size=CRITIC_STEP_SIZE,
             discount=DISCOUNT,
-            mdp_seed=self.mdp_seed,
-            measure_every_steps=max(self.workers),
+            mdp_seed=mdp_seed,
+            measure_every_steps=self.measure_every_samples,
         )
         experiment = Experiment(
             "htsrl/RandomMdp-v0",
-            {"discount": DISCOUNT, "mdp_seed": self.mdp_seed},
+            {"discount": DISCOUNT, "mdp_seed": mdp_seed},
             imports=("htsrl.systems.a3c_td0",),
             algorithm=algorithm,
             network=Network(hidden_sizes=()),
@@ -134,94 +141,90 @@ class A3CTD0Experiment:
             total_steps=self.max_samples,
             seed=seed,
         )
-        return Config(experiment, Placement("inline", tensorboard=False, progress="off", run_dir=run_dir))
+        placement = Placement("inline", tensorboard=False, timeline=False, progress="off", run_dir=run_dir)
+        return Config(experiment, placement)
+
+    def _goal(self, mdp_seed: int) -> Goal:
+        mdp = random_mdp(discount=DISCOUNT, seed=mdp_seed)
+        chance = mdp.objective(mdp.policy(np.zeros_like(mdp.rewards_SA)))
+        pilot = self._trained(self.config(mdp_seed, 1, PILOT_SEED), math.inf)[1].objective
+        return Goal(mdp_seed, chance, pilot, mdp.best_objective(), self.share)
 
     def _reach(self, goal: Goal, workers: int, seed: int) -> Reached:
-        observer = UntilReached(goal.objective)
-        with TemporaryDirectory(prefix="htsrl-bench-") as folder:
-            result = train(self.config(workers, seed, Path(folder) / "run"), observers=[observer])
-        samples = result.steps if observer.samples is None else observer.samples
-        way = (observer.objective - goal.chance) / (goal.best - goal.chance)
-        return Reached(workers, seed, samples, observer.samples is not None, float(way))
+        steps, observer = self._trained(self.config(goal.mdp_seed, workers, seed), goal.objective)
+        samples = steps if observer.samples is None else observer.samples
+        return Reached(goal.mdp_seed, workers, seed, samples, observer.samples is not None)
 
-    def _record(self, provenance: Provenance, goal: Goal, reached: Sequence[Reached]) -> Record:
-        intervals = {workers: _interval(reached, workers) for workers in self.workers}
-        ways = {workers: _less_fewest(reached, workers, min(self.workers)) for workers in self.workers}
+    def _trained(self, config: Config, goal: float) -> tuple[int, UntilReached]:
+        observer = UntilReached(goal)
+        with TemporaryDirectory(prefix="htsrl-bench-") as folder:
+            placement = replace(config.placement, run_dir=Path(folder) / "run")
+            result = train(replace(config, placement=placement), observers=[observer])
+        return result.steps, observer
+
+    def _record(self, provenance: Provenance, goals: Sequence[Goal], reached: Sequence[Reached]) -> Record:
         words = ["python", "-m", "htsrl_bench.systems.a3c_td0", *flags(self, A3CTD0Experiment(), leave_out=("output",))]
+        relative = {workers: relative_samples(reached, workers, min(self.workers)) for workers in self.workers}
+        few, many = min(self.workers), max(self.workers)
+        headline = f"A3C-TD(0), {len(goals)} random MDPs: samples to the target, {many} workers over {few}"
         return Record(
             name="system-a3c-td0",
             command=shlex.join(words),
             provenance=provenance,
-            configs={f"{workers} workers": self.config(workers, seed=1) for workers in self.workers},
+            configs={f"{workers} workers": self.config(self.mdp_seeds[0], workers, 1) for workers in self.workers},
             repetitions=[asdict(run) for run in reached],
-            summary=self._summary(goal, intervals, ways),
-            tables=[self._table(goal, intervals, reached), self._table_of_ways(reached, ways)],
-        )
-
-    def _summary(self, goal: Goal, intervals: Mapping[int, Interval], ways: Mapping[int, Interval]) -> dict[str, Any]:
-        few, many = min(self.workers), max(self.workers)
-        return {
-            "goal": {**asdict(goal), "objective": goal.objective},
-            "samples": {str(workers): asdict(interval) for workers, interval in intervals.items()},
-            "way_less_fewest": {str(workers): asdict(interval) for workers, interval in ways.items()},
-            "highlights": {
-                f"A3C-TD(0) on a random MDP, {self.seeds} seeds: samples to a target with {workers} workers": _shown(of)
-                for workers, of in intervals.items()
-                if workers in (few, many)
+            summary={
+                "goals": [{**asdict(goal), "objective": goal.objective} for goal in goals],
+                "relative_samples": {str(workers): asdict(interval) for workers, interval in relative.items()},
+                "highlights": {headline: _shown(relative[many])},
             },
-        }
+            tables=[self._table(reached, relative), self._table_of_mdps(goals, reached)],
+        )
 
-    def _table(self, goal: Goal, intervals: Mapping[int, Interval], reached: Sequence[Reached]) -> Table:
-        one = intervals[min(self.workers)].mean / min(self.workers)
+    def _table(self, reached: Sequence[Reached], relative: Mapping[int, Interval]) -> Table:
         rows = []
-        for workers, interval in intervals.items():
-            num_reached = sum(run.is_reached for run in reached if run.workers == workers)
-            steps = interval.mean / workers
+        for workers, interval in relative.items():
+            own = [run for run in reached if run.workers == workers]
+            of_one = "-" if workers == min(self.workers) else _shown(interval)
+            fewer = workers / (min(self.workers) * interval.mean)
             delay = workers * (self.lag + 1) - 1
-            cells = [f"{workers}", f"{num_reached} of {self.seeds}", _shown(interval), f"{steps:,.0f}"]
-            rows.append([*cells, f"{one / steps:.1f}x", f"{delay}"])
-        headings = ["workers N", "reached", "samples in all", "steps of each worker", "fewer steps", "delay at most"]
+            num_reached = f"{sum(run.is_reached for run in own)} of {len(own)}"
+            rows.append([f"{workers}", num_reached, of_one, f"{fewer:.1f}x", f"{delay}"])
+        headings = ["workers N", "reached", f"samples in all, over those of {min(self.workers)}"]
         note = (
-            f"Samples until the exact objective first reached {goal.objective:.3f}, {goal.share:.0%} of the way from "
-            f"{goal.chance:.3f}, that of chance, to {goal.best:.3f}, the best of a linear policy; looked at every "
-            f"{max(self.workers)} samples. Mean over {self.seeds} seeds with its 95 % interval (Student's t). A run "
-            f"that did not come there counts with its last sample, {self.max_samples} or a little more. Linear "
-            "speed-up is as many samples in all with any N. The delay is in updates."
+            f"Samples until the exact objective first lay {self.share:.0%} of the way from chance to where a run of "
+            f"one worker with {self.max_samples:,} samples ended (on each MDP its own, with a seed of its own); looked "
+            f"at every {self.measure_every_samples} samples. Ratios: geometric mean over {self.seeds} seeds on each of "
+            f"{len(self.mdp_seeds)} MDPs, with its 95 % interval (Student's t on the logarithms of pairs with the same "
+            "seed and MDP). A run that did not come there counts with its last sample. Linear speed-up is a ratio of 1 "
+            "for any N: each worker then makes 1/N of the steps. The delay is in updates."
         )
-        return Table(headings, rows, [note])
+        return Table([*headings, "fewer steps of each worker", "delay at most"], rows, [note])
 
-    def _table_of_ways(self, reached: Sequence[Reached], ways: Mapping[int, Interval]) -> Table:
-        few = min(self.workers)
+    def _table_of_mdps(self, goals: Sequence[Goal], reached: Sequence[Reached]) -> Table:
         rows = []
-        for workers, less in ways.items():
-            own = [run.way for run in reached if run.workers == workers]
-            difference = "-" if workers == few else f"{less.mean:+.1%} ({less.low:+.1%} to {less.high:+.1%})"
-            rows.append([f"{workers}", f"{np.mean(own):.1%}", f"{min(own):.1%} to {max(own):.1%}", difference])
-        headings = ["workers N", "way in the end", "lowest to highest", f"less that of {few}"]
-        note = (
-            "How much of the way from chance to the best linear policy lay behind the policies when the runs ended: "
-            "with equal samples where none reached the target. Differences: mean over paired seeds and its 95 % "
-            "interval (Student's t)."
-        )
-        return Table(headings, rows, [note])
+        for goal in goals:
+            samples = [
+                np.mean([run.samples for run in reached if (run.mdp_seed, run.workers) == (goal.mdp_seed, workers)])
+                for workers in self.workers
+            ]
+            objectives = [goal.chance, goal.objective, goal.pilot, goal.best]
+            rows.append([f"{goal.mdp_seed}", *(f"{x:.3f}" for x in objectives), *(f"{mean:,.0f}" for mean in samples)])
+        headings = ["MDP", "chance", "target", "long run", "best linear", *(f"N={workers}" for workers in self.workers)]
+        return Table(headings, rows, ["The objectives of each MDP, and the mean number of samples to its target."])
 
 
-def _less_fewest(reached: Sequence[Reached], workers: int, few: int) -> Interval:
-    ways = {(run.workers, run.seed): run.way for run in reached}
-    seeds = sorted({run.seed for run in reached})
-    interval = mean_interval([ways[workers, seed] - ways[few, seed] for seed in seeds])
+def relative_samples(reached: Sequence[Reached], workers: int, few: int) -> Interval:
+    """Over those of `few` workers with the same seed on the same MDP: geometric mean and interval."""
+    samples = {(run.mdp_seed, run.seed, run.workers): run.samples for run in reached}
+    pairs = sorted({(run.mdp_seed, run.seed) for run in reached})
+    interval = mean_interval([math.log(samples[*pair, workers] / samples[*pair, few]) for pair in pairs])
     assert interval is not None, "there are two seeds or more"
-    return interval
-
-
-def _interval(reached: Sequence[Reached], workers: int) -> Interval:
-    interval = mean_interval([run.samples for run in reached if run.workers == workers])
-    assert interval is not None, "there are two seeds or more"
-    return interval
+    return Interval(math.exp(interval.mean), math.exp(interval.low), math.exp(interval.high), interval.num_seeds)
 
 
 def _shown(interval: Interval) -> str:
-    return f"{interval.mean:,.0f} ({interval.low:,.0f} to {interval.high:,.0f})"
+    return f"{interval.mean:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
 
 
 if __name__ == "__main__":

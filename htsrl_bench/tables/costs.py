@@ -18,7 +18,7 @@ from htsrl_bench.record import Record, show, write_record
 class CostsTable:
     """CPU time of one step, split into simulator, inference, learning and overhead."""
 
-    work: tuple[str, ...] = tuple(costs.WORK)
+    work: tuple[str, ...] = tuple(costs.STANDARD)
     """What is measured; leave out what needs a simulator that is not installed."""
     repetitions: int = 3
     """How often; the works take turns."""

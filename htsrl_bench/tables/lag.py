@@ -36,8 +36,8 @@ class LagTable:
     placement: Literal["inline", "processes"] = "inline"
     """Where the roles live; the results are the same. Inline takes one core."""
     finished_runs: Path | None = None
-    """Folder in which runs are kept: the same command goes on after those that have finished, and with the one that was
-    interrupted."""
+    """Folder in which runs are kept: the same command continues after those that have finished, and with the one that
+    was interrupted."""
     output: Path = Path("benchmarks")
     """Folder for a record and a picture of each task."""
 

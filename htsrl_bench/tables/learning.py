@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from htsrl.config import Config, Placement
+from htsrl.config import Placement
 from htsrl.errors import ConfigError
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.command_line import bench_command
@@ -16,6 +17,10 @@ from htsrl_bench.curves import draw_curves
 from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import Learned
 from htsrl_bench.learning import Learning, tables
+from htsrl_bench.peers.environments import default_folder
+from htsrl_bench.peers.failures import PeerFailed
+from htsrl_bench.peers.frameworks import OFF_POLICY
+from htsrl_bench.peers.sb3_learning import SB3, StableBaselines
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, publish
 from htsrl_bench.tasks import QUICK_TASKS, TASKS, Task
@@ -30,14 +35,17 @@ class LearningTable:
     """Which tasks; football-empty-goal-close, pong-ppo and pong-a2c are others."""
     ways: tuple[str, ...] = ("hts", "sync")
     """In which ways: hts, sync, async, and with another correction of the lag hts-importance, hts-vtrace,
-    hts-uncorrected, async-importance, async-uncorrected; lag-K is hts with a lag of K."""
+    hts-uncorrected, async-importance, async-uncorrected; lag-K is hts with a lag of K; sb3 is Stable-Baselines3's SAC
+    with the same settings, for the tasks of SAC."""
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
     """A run in each way for every seed."""
     placement: Literal["inline", "processes"] = "processes"
     """Where the roles live; the results are the same."""
     finished_runs: Path | None = None
-    """Folder in which runs are kept: the same command goes on after those that have finished, and with the one that was
-    interrupted."""
+    """Folder in which runs are kept: the same command continues after those that have finished, and with the one that
+    was interrupted."""
+    venvs: Path = field(default_factory=default_folder)
+    """Folder where the virtual environment for sb3 is made, and found by the next time."""
     output: Path = Path("benchmarks")
     """Folder for a record and a picture of each task."""
 
@@ -47,7 +55,7 @@ class LearningTable:
             raise ConfigError("give at least one task, one way and one seed")
         provenance, placement = Provenance.take(), Placement(backend=self.placement, tensorboard=False)
         finished = FinishedRuns(self.finished_runs)
-        learning = Learning(self.ways, self.seeds, placement, finished)
+        learning = Learning(self.ways, self.seeds, placement, finished, stable_baselines=self._stable_baselines(tasks))
         for task, way, seed in product(tasks, self.ways, self.seeds):
             learning.found(task, way, seed)  # one that must not be taken is refused before the first is trained
         finished.prepare()
@@ -58,8 +66,19 @@ class LearningTable:
             publish(record, self.output, partial(draw_curves, task.name, task.goal, learned))
         return 0
 
+    def _stable_baselines(self, tasks: Sequence[Task]) -> StableBaselines | None:
+        if SB3 not in self.ways:
+            return None
+        for task in tasks:
+            if task.name not in OFF_POLICY:
+                raise ConfigError(f"way sb3 knows the tasks {', '.join(OFF_POLICY)}, not {task.name}; leave it out")
+        try:
+            return StableBaselines.prepared(self.venvs)
+        except PeerFailed as failure:
+            raise ConfigError(f"way sb3 needs Stable-Baselines3: {failure}") from None
+
     def _record(self, task: Task, learned: list[Learned], learning: Learning, provenance: Provenance) -> Record:
-        configs = {way: Config(task.with_seed(self.seeds[0], way), learning.placement) for way in self.ways}
+        configs = {way: learning.config(task, way, self.seeds[0]) for way in self.ways}
         return Record(
             name=f"learning-{task.name}",
             command=bench_command("learning", self),

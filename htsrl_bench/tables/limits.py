@@ -11,14 +11,14 @@ from htsrl_bench.bars import draw_limits
 from htsrl_bench.command_line import bench_command
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, show, write_record
-from htsrl_bench.works import WORKS, known, missing_note, split_by_installed
+from htsrl_bench.works import STANDARD, WORKS, known, missing_note, split_by_installed
 
 
 @dataclass(frozen=True)
 class LimitsTable:
     """What simulator, inference, learning and a hand-over cost alone, and the steps per second that follow."""
 
-    work: tuple[str, ...] = tuple(WORKS)
+    work: tuple[str, ...] = tuple(STANDARD)
     """Whose parts; what needs a simulator that is not installed is left out and reported."""
     seconds_per_part: float = 2.0
     """How long a part is measured each time."""

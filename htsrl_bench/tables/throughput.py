@@ -11,14 +11,14 @@ from htsrl_bench.bars import draw_throughput
 from htsrl_bench.command_line import bench_command
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, show, write_record
-from htsrl_bench.works import WORKS, known, missing_note, split_by_installed
+from htsrl_bench.works import STANDARD, known, missing_note, split_by_installed
 
 
 @dataclass(frozen=True)
 class ThroughputTable:
     """Steps per second, CPU time and memory of every schedule, beside the roofline measured in the same session."""
 
-    work: tuple[str, ...] = tuple(WORKS)
+    work: tuple[str, ...] = tuple(STANDARD)
     """What is trained; what needs a simulator that is not installed is left out and reported."""
     schedules: tuple[str, ...] = throughput.SCHEDULES
     """Under which schedules; they take turns. `hts-uncorrected` and the like are ways of `bench learning`."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
+import signal
 import statistics
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import held_env
 import pytest
-from dashboard_runs import HOSTILE, add_metrics, make_hostile_run, make_run, make_timeline
+from dashboard_runs import HOSTILE, add_metrics, make_hostile_run, make_run, make_sweep, make_timeline
 from dashboard_server import Dashboard, serving
 from playwright.sync_api import Browser, Page, expect
+from straggler_env import Straggler
 
 import htsrl
 from htsrl import A2C, Config, Experiment, Placement
@@ -21,6 +29,24 @@ from htsrl.dashboard import catalog
 from htsrl_bench.chromium import chromium_path, open_chromium
 
 expect.set_options(timeout=20_000)  # a busy machine is slow and not wrong
+
+
+class DiesOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole whose worker process is killed at its first step, unless there is this file already."""
+
+    def __init__(self, died: Path, test_pid: int) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self._died = died
+        self._is_in_worker = os.getpid() != test_pid
+
+    def step(self, action: Any) -> Any:
+        if not self._is_in_worker:  # where a run takes a look before it begins
+            return super().step(action)
+        with suppress(FileExistsError):
+            self._died.touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
 
 LEGEND = ".chart.large .legend li"
 DRAWN = """async () => {
@@ -123,6 +149,59 @@ def test_five_seeds_become_a_mean_with_its_interval(page: Page, dashboard: Dashb
     expect(page.locator("#reading")).to_contain_text("95 % t-intervals")
 
 
+def test_groups_are_drawn_whole_and_only_as_far_as_the_filter_shows_them(
+    page: Page, dashboard: Dashboard, runs: Path
+) -> None:
+    for steps in (5_000, 6_000, 7_000, 8_000):
+        for seed in (1, 2, 3):
+            make_run(runs / f"{steps}-seed{seed}", seed=seed, total_steps=steps, returns=[1.0, float(steps)])
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(9)  # three whole groups: a fourth would be more lines than colours
+    expect(page.locator("#count")).to_have_text("12, 9 selected")
+    page.get_by_label("Group by").select_option("*")
+    expect(page.locator(LEGEND)).to_have_count(4)
+    expect(page.locator(LEGEND).filter(has_text="n = 3")).to_have_count(4)
+    page.get_by_label("Select 5000-seed1", exact=True).uncheck()
+    expect(page.locator("tr.group").filter(has_text="2 of 3 runs selected")).to_have_count(1)
+    page.get_by_label("Filter").fill("total_steps=8000")
+    expect(page.locator(LEGEND)).to_have_count(1)
+    expect(page.locator(LEGEND)).to_contain_text("n = 3")
+    expect(page.locator("#count")).to_have_text("3 of 12, 3 selected, 8 more hidden by the filter")
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("Group by").select_option("seed")
+    expect(page.locator("tr.group").filter(has_text="(4 runs)")).to_have_count(3)
+
+
+def test_a_long_table_is_whole_and_in_order_in_a_moment(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    for i in range(70):
+        make_run(runs / f"run{i:02d}", seed=i, returns=[1.0, float(i)])
+    page.goto(dashboard.address)
+    names = page.locator("#table tbody .name")
+    expect(names).to_have_count(70)
+    for sign in (1, -1):
+        page.locator("th[data-key=seed] button").click()
+        expect(names).to_have_text([f"run{i:02d}" for i in range(70)][::-sign])
+    page.get_by_label("Filter").fill("run0")
+    expect(names).to_have_count(10)
+
+
+def test_a_chart_below_the_window_is_drawn_again_when_it_is_scrolled_to(
+    page: Page, dashboard: Dashboard, runs: Path
+) -> None:
+    make_run(runs / "first", returns=[1.0, 5.0, 42.0])
+    page.set_viewport_size({"width": 390, "height": 300})
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(1)
+    last = page.locator(".chart canvas").last
+    is_drawn = "(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
+    page.wait_for_function(f"() => ({is_drawn})([...document.querySelectorAll('.chart canvas')].at(-1))")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(LEGEND)).to_have_count(0)
+    assert last.evaluate(is_drawn)
+    last.scroll_into_view_if_needed()
+    page.wait_for_function(f"() => !({is_drawn})([...document.querySelectorAll('.chart canvas')].at(-1))")
+
+
 def test_curves_grow_while_a_run_trains_and_its_slow_environment_is_named(
     page: Page, dashboard: Dashboard, runs: Path
 ) -> None:
@@ -145,8 +224,21 @@ def test_curves_grow_while_a_run_trains_and_its_slow_environment_is_named(
     expect(page.locator(LEGEND)).to_have_attribute("data-last-x", "1280")
     assert 0 < before < 1280
     page.get_by_role("tab", name="Environments").click()
-    expect(page.get_by_label("Stragglers")).to_contain_text(f"environment {held_env.SLOW_ENV}")
     expect(page.locator("table.environments tbody tr")).to_have_count(16)
+    expect(page.locator("table.environments tbody tr").first).to_contain_text(f"environment {held_env.SLOW_ENV}")
+    expect(page.get_by_label("Stragglers")).to_have_count(0)  # stepped in turn, nobody waits for it
+
+
+def test_the_straggler_of_a_run_with_several_executors_is_named(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    experiment = Experiment(lambda: Straggler(slow_env=11, seconds=0.004), total_steps=960, algorithm=A2C(), seed=1)
+    quietly = Placement(
+        run_dir=runs / "slow", num_executors=4, executor_threads=False, tensorboard=False, progress="off"
+    )
+    htsrl.train(Config(experiment, replace(quietly, check_env=False)))
+    page.goto(dashboard.address)
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_label("Stragglers").locator("li")).to_have_count(1)
+    expect(page.get_by_label("Stragglers")).to_contain_text("environment 11 in executor 2")
 
 
 def test_a_straggler_is_marked_and_named(page: Page, dashboard: Dashboard, runs: Path) -> None:
@@ -162,17 +254,40 @@ def test_a_straggler_is_marked_and_named(page: Page, dashboard: Dashboard, runs:
 
 
 def test_a_killed_executor_shows_as_a_restart(page: Page, dashboard: Dashboard, runs: Path) -> None:
-    make_timeline(make_run(runs / "killed"))
+    pid = os.getpid()
+    experiment = Experiment(lambda: DiesOnce(runs / "died", pid), total_steps=80, algorithm=A2C(), num_envs=2)
+    quietly = Placement(run_dir=runs / "killed", num_executors=2, tensorboard=False, progress="off", check_env=False)
+    assert htsrl.train(Config(experiment, quietly)).restarts == 1
     page.goto(dashboard.address)
     page.get_by_role("tab", name="Timeline").click()
-    expect(page.get_by_label("Events")).to_contain_text("restart: executor 1 at 1.5 s")
+    expect(page.get_by_label("Events")).to_contain_text(re.compile(r"restart: executor [01]\b.* at \d"))
+    expect(page.locator("#table tbody tr")).to_contain_text("1")
+
+
+def test_a_sweep_shows_what_mattered_and_every_trial(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    page.goto(dashboard.address)
+    expect(page.locator("#live")).to_contain_text("live")
+    expect(page.locator("#sweeps")).to_be_hidden()
+    make_sweep(runs / "search")
+    expect(page.locator("#sweeps")).to_be_visible()
+    shares = page.get_by_label("Importance of settings").locator("tr")
+    expect(shares).to_contain_text([re.compile("learning_rate.*75 %"), re.compile("activation.*25 %")])
+    slices = page.locator(".slice")
+    expect(slices).to_have_count(2)
+    expect(slices.first).to_contain_text("learning_rate (logarithmic)")
+    expect(slices.first.locator("circle")).to_have_count(6)
+    expect(slices.first.locator("circle.ring")).to_have_count(1)
 
 
 def test_a_hostile_folder_shows_as_text(page: Page, dashboard: Dashboard, runs: Path) -> None:
     make_hostile_run(runs)
+    sweep = {"importance": {HOSTILE: 1.0}, "slices": {HOSTILE: [{"trial": 1, "value": HOSTILE, "objective": 1.0}]}}
+    (runs / "sweep").mkdir()
+    (runs / "sweep" / "analysis.json").write_text(json.dumps(sweep))
     page.goto(dashboard.address)
     page.locator("#differences summary").click()
     expect(page.locator("#table tbody tr")).to_contain_text("<script>document.title")
+    expect(page.locator("#sweep-panel figcaption")).to_contain_text("<script>document.title")
     for name in ("Overview", "Timeline", "Environments", "Evaluation", "Settings"):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")

@@ -120,7 +120,7 @@ def test_a_value_that_cannot_work_is_named_with_the_rule(tmp_path: Path, flags: 
     assert expected in refuse(tmp_path, "train", "CartPole-v1", *flags.split())
 
 
-@pytest.mark.parametrize("flags", ["--algo dqn", "--num-envs many", "--num-env 4", "--config"])
+@pytest.mark.parametrize("flags", ["--algo alphazero", "--num-envs many", "--num-env 4", "--config"])
 def test_a_flag_that_cannot_be_parsed_is_named_on_stderr(tmp_path: Path, flags: str) -> None:
     outcome = run_htsrl(tmp_path, "train", "CartPole-v1", *flags.split())
     assert (outcome.exit_code, outcome.stdout, outcome.started_processes) == (2, "", "")

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from command_line import Outcome, run_htsrl
 
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
 from htsrl.cli.arguments import Flags
 from htsrl.cli.help import MAIN_SETTINGS, TEST_SETTINGS
 from htsrl.cli.resume import Resume
 from htsrl.cli.train import train_command
-from htsrl.config import A2C, PPO, Network
+from htsrl.config import Network
 
 TRAIN_FLAGS = (
     *("--algo", "--schedule", "--num-envs", "--sync-interval", "--total-steps", "--seed", "--stop-at-return"),
@@ -72,7 +74,10 @@ def test_train_help_names_every_hyperparameter_of_the_algorithm(help_of: dict[st
 
 
 def test_help_shows_the_twenty_settings_that_matter_and_where_the_others_are(help_of: dict[str, Outcome]) -> None:
-    named = {flag_of({"backend": "placement"}.get(name, name)) for name in {*MAIN_SETTINGS["train"]} - {"env"}}
+    named = {
+        flag_of({"backend": "placement"}.get(name, name))
+        for name in {*MAIN_SETTINGS["train"], *PPO.main_settings} - {"env"}
+    }
     shown = [flag for flag in shown_flags(help_of["short"].stdout) if not flag.startswith("--no-")]
     assert len(named) == 20
     assert sorted(shown) == sorted({*named, "--help"})

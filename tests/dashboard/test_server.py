@@ -106,6 +106,20 @@ def test_runs_are_found_at_any_depth_and_not_through_links(dashboard: Dashboard,
     assert {row["name"] for row in dashboard.rows()} == {"a", "sweep/trial-1/b"}
 
 
+@pytest.mark.parametrize(
+    "analysis",
+    ["[", "7", "[]", '{"importance": 3, "slices": [1]}', '{"importance": {"a": NaN, "b": "x"}, "slices": {"a": 1}}',
+     '{"slices": {"a": [1, {"objective": NaN}, {"objective": 1e999, "value": []}, {"objective": 2}]}}'],
+)  # fmt: skip
+def test_a_sweep_of_anybody_is_shown_as_far_as_it_can_be_read(dashboard: Dashboard, runs: Path, analysis: str) -> None:
+    (runs / "search").mkdir()
+    (runs / "search" / "analysis.json").write_text(analysis)
+    assert [name for name, _ in dashboard.ask("/api/runs").document["sweeps"]] == ["search"]
+    for sweep in dashboard.ask("/api/sweeps").document:
+        assert sweep["importance"] == []
+        assert all(objective == 2.0 for of in sweep["slices"] for _, _, objective, _ in of["trials"])
+
+
 def test_links_in_a_folder_are_not_followed(dashboard: Dashboard, runs: Path, tmp_path: Path) -> None:
     run = make_run(runs / "a")
     (tmp_path / "secret.json").write_text('{"secret": "seen"}')
@@ -203,6 +217,11 @@ def test_the_state_of_a_run_follows_its_lock_and_its_result(dashboard: Dashboard
     assert dashboard.rows()[0]["state"] == "failed"
     (run / "result.json").write_text('{"interrupted": true}')
     assert dashboard.rows()[0]["state"] == "interrupted"
+    (run / "result.json").write_text('{"interrupted": true, "stop_reason": "enough"}')
+    row = dashboard.rows()[0]
+    assert (row["state"], row["stop_reason"]) == ("stopped", "enough")
+    (run / "result.json").write_text('{"interrupted": false, "goal_reached": true}')
+    assert dashboard.rows()[0]["state"] == "stopped"
     (run / "result.json").write_text('{"interrupted": false}')
     assert dashboard.rows()[0]["state"] == "finished"
 

@@ -16,7 +16,7 @@ from htsrl import Config, Placement, resume, train
 
 NUM_UPDATES = 8
 NUM_SIMULATOR_UPDATES = 4
-CREWS = [
+LAYOUTS = [
     {"num_executors": 1, "num_actors": 1},
     {"num_executors": 2, "num_actors": 0, "verify_storages": True},
     {"num_executors": 4, "num_actors": 2, "jitter_seconds": 2e-4},
@@ -40,7 +40,7 @@ def oracle_of(name: str, num_updates: int, schedule: Schedule) -> Outcome:
     return oracle(name, num_updates, "sync" if schedule == "lockstep" else schedule)
 
 
-@pytest.mark.parametrize("worker_layout", CREWS, ids=by_name)
+@pytest.mark.parametrize("worker_layout", LAYOUTS, ids=by_name)
 @pytest.mark.parametrize("schedule", ["hts", pytest.param("sync", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_number_of_executors_and_actors_does_not_change_the_digest(

@@ -24,7 +24,7 @@ from htsrl.observers.observer import ObservedRun, Observer, UpdateEvent
 from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 from htsrl.runs import evaluations, evaluator, evaluator_process
 from htsrl.runs.evaluations import EvaluationRecord, best_evaluated, drop_evaluations_after, read_evaluations
-from htsrl.runs.evaluator import Evaluator, Job
+from htsrl.runs.evaluator import EvaluationJob, Evaluator
 from htsrl.runs.folder import RunFolder
 
 EXPERIMENT = small_experiment("cartpole_a2c")
@@ -69,7 +69,7 @@ def every_snapshot_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits, so that no version is skipped and tests know what comes when."""
     offer = Evaluator.offer
 
-    def offer_and_wait(self: Evaluator, job: Job) -> Job | None:
+    def offer_and_wait(self: Evaluator, job: EvaluationJob) -> EvaluationJob | None:
         skipped = offer(self, job)
         while not self.is_idle:
             self.wait()
@@ -194,7 +194,7 @@ def test_an_environment_that_cannot_be_handed_over_is_refused_before_anything_st
 def test_of_two_versions_that_wait_the_newer_is_evaluated(tmp_path: Path) -> None:
     evaluator = Evaluator(None, 1.0)  # type: ignore[arg-type]
     evaluator._thread = threading.current_thread()  # nobody takes a job
-    jobs = [Job(version, version, tmp_path) for version in (1, 2, 3)]
+    jobs = [EvaluationJob(version, version, tmp_path) for version in (1, 2, 3)]
     assert [evaluator.offer(job) for job in jobs] == [None, jobs[0], jobs[1]]
 
 
@@ -276,7 +276,7 @@ def test_a_full_disk_takes_the_best_policy_and_not_the_run(
         patch.setattr(RunFolder, "keep_best_policy", refuse)
         add(record, tmp_path, 2, 9.0)
     assert (record.best_version, record.versions) == (1, {1, 2})
-    assert "training goes on" in capsys.readouterr().out
+    assert "training continues" in capsys.readouterr().out
 
 
 def test_other_bits_take_the_evaluations_of_later_versions_with_them(trained: Path, tmp_path: Path) -> None:

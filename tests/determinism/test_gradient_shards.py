@@ -25,7 +25,7 @@ LAG_CORRECTIONS = {
         algorithm=PPO(epochs=2, num_minibatches=4, normalize_rewards=True, lag_correction="delayed_update"),
     ),
 }
-CREWS: list[tuple[str, int, dict[str, Any]]] = [
+LAYOUTS: list[tuple[str, int, dict[str, Any]]] = [
     ("cartpole_ppo", 2, {"learner_workers": 1}),
     ("cartpole_ppo", 2, {"learner_workers": 2}),
     ("cartpole_a2c", 3, {"learner_workers": 3, "jitter_seconds": 2e-3}),
@@ -54,7 +54,7 @@ def oracle(name: str, gradient_shards: int) -> Outcome:
 
 @pytest.mark.parametrize(
     ("name", "gradient_shards", "worker_layout"),
-    [pytest.param(*case, id=f"{case[0]}-S{case[1]}-W{case[2]['learner_workers']}") for case in CREWS],
+    [pytest.param(*case, id=f"{case[0]}-S{case[1]}-W{case[2]['learner_workers']}") for case in LAYOUTS],
 )
 def test_the_number_of_processes_that_take_gradients_does_not_change_the_digest(
     name: str, gradient_shards: int, worker_layout: dict[str, Any]

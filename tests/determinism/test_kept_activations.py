@@ -14,7 +14,7 @@ from small_experiments import oracle, small_experiment
 from htsrl import Experiment, Network, resume
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import first_difference
-from htsrl.placements import survey
+from htsrl.placements import surveyed
 from htsrl.roles.rollout_finisher import RolloutFinisher
 
 NAME = "pixels_a2c"
@@ -28,7 +28,7 @@ def with_envs(num_envs: int, schedule: Literal["hts", "sync"] = "hts") -> Experi
 
 def test_a_run_that_computes_everything_twice_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = oracle(NAME)
-    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(surveyed, "MAX_KEPT_BYTES", 0)
     assert_same_run(run(small_experiment(NAME), num_executors=1, num_actors=0), kept)
 
 

@@ -1,4 +1,4 @@
-"""A run that goes on from any of its barriers ends as if it had never stopped, and refuses to go on as another."""
+"""A run that is resumed from any of its barriers ends as if it had never stopped, and refuses to go on as another."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from helpers import Outcome, assert_same_run, run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, RunFolderError, resume, train
 from htsrl.metrics.report import UpdateReport
+from htsrl.runs.evaluations import read_evaluations
+from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.recorder import Recorder
+from htsrl.runs.saved_policy import saved_policy
 
 NUM_BARRIERS = 50
 SAMPLED_BARRIERS = (2, 49)
@@ -184,7 +187,13 @@ def test_different_numerics_that_are_allowed_mark_the_run_for_good(
     whole_fingerprint = (copy / "fingerprint.json").read_text()
     compute_differently(copy)
     longer = steps(CARTPOLE, NUM_BARRIERS + 10)
+    known, stale = (copy / "videos" / f"step-{steps(CARTPOLE, barrier):010d}-seed-0.mp4" for barrier in (10, 11))
+    known.parent.mkdir()
+    for film in (known, stale):
+        film.write_text("of a policy that this run had, or will not have")
     result = resume(copy, placement=quiet(), allow_different_numerics=True)
+    assert known.exists()
+    assert not stale.exists()
     assert result.numerics_changes == 1
     (change,) = json.loads((copy / "numerics_changes.json").read_text())
     assert change["version"] == 10
@@ -192,6 +201,26 @@ def test_different_numerics_that_are_allowed_mark_the_run_for_good(
     assert json.loads((copy / "fingerprint.json").read_text()) == json.loads(whole_fingerprint)
     assert resume(copy, total_steps=longer, placement=quiet()).numerics_changes == 1
     assert json.loads((copy / "result.json").read_text())["numerics_changes"] == 1
+
+
+def test_a_kill_before_other_numerics_are_noted_leaves_no_evaluation_of_versions_to_come(
+    tmp_path: Path, whole_run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = stopped_at((10,), whole_run("cartpole"), tmp_path)
+    compute_differently(copy)
+    lines = [json.dumps({"version": v, "step": steps(CARTPOLE, v), "eval/mean_reward": 9.0}) for v in (9, 11)]
+    (copy / "evaluations.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    shutil.copy(whole_run("cartpole") / "policy.safetensors", copy)  # of version 50, as a damaged checkpoint leaves it
+
+    def die(*_: Any) -> None:
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(RunFolder, "note_change_of_numerics", die)
+    with pytest.raises(SystemExit):
+        resume(copy, placement=quiet(), allow_different_numerics=True)
+    # Noted first, the change would be none any more to whoever resumes the run next, and version 11 another one's.
+    assert [past.version for past in read_evaluations(copy / "evaluations.jsonl")] == [9]
+    assert saved_policy(RunFolder(copy)).version == 10
 
 
 def test_a_run_that_has_made_all_its_steps_is_not_resumed(tmp_path: Path, whole_run: Callable[[str], Path]) -> None:

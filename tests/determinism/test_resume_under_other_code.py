@@ -20,8 +20,8 @@ PACKAGE = Path(htsrl.__file__).parent
 EXPERIMENT = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=32)
 OWN_ALGORITHM = """
 from dataclasses import dataclass
-from htsrl.algorithms.a2c import A2CAlgorithm
-from htsrl.config import A2C
+from htsrl.algorithms.a2c.algorithm import A2CAlgorithm
+from htsrl.algorithms.a2c import A2C
 
 class Steady(A2CAlgorithm):
     @dataclass(frozen=True)

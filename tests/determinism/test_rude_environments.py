@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from helpers import assert_same_run, run
 from threadpoolctl import threadpool_limits
 
 from htsrl import A2C, Experiment, Network
-from htsrl.numerics import OwnNumerics, single_threaded
+from htsrl.numerics import OURS, OwnNumerics, _torch_settings, single_threaded
 
 
 class Rude(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -36,14 +36,16 @@ class Rude(gymnasium.Wrapper[Any, Any, Any, Any]):
         if moment == self._moment:
             torch.set_num_threads(4)
             threadpool_limits(4, user_api="blas")
+            torch.set_float32_matmul_precision("medium")
+            torch._C._set_mkldnn_enabled(False)
+            torch.set_grad_enabled(False)
+            torch.set_autocast_enabled("cpu", True)
 
 
 @pytest.fixture(autouse=True)
 def settings_of_torch_restored() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    with threadpool_limits(None):
+    with threadpool_limits(None), single_threaded():
         yield
-    torch.set_num_threads(threads)
 
 
 def experiment(moment: str | None) -> Experiment:
@@ -54,7 +56,7 @@ def experiment(moment: str | None) -> Experiment:
 
 
 @pytest.mark.parametrize("moment", ["constructor", "reset", "step"])
-def test_an_environment_that_sets_threads_changes_no_digest(moment: str) -> None:
+def test_what_an_environment_sets_in_torch_changes_no_digest(moment: str) -> None:
     assert_same_run(run(experiment(moment)), run(experiment(None)))
 
 
@@ -68,13 +70,45 @@ def test_what_an_environment_set_is_ours_inside_and_its_own_again_outside() -> N
         numerics = OwnNumerics()
         torch.set_num_threads(3)
         torch.set_default_dtype(torch.float64)
+        torch.set_float32_matmul_precision("medium")
         torch.set_flush_denormal(True)
+        theirs = _torch_settings()
         try:
             with numerics:
-                assert (torch.get_num_threads(), torch.get_default_dtype()) == (1, torch.float32)
+                assert _torch_settings() == OURS
                 assert smallest_normal / 2 > 0
             assert (torch.get_num_threads(), torch.get_default_dtype()) == (3, torch.float64)
+            assert _torch_settings() == theirs != OURS
+            assert torch.get_float32_matmul_precision() == "medium"
             assert smallest_normal / 2 == 0
         finally:
             torch.set_flush_denormal(False)
-            torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("be_rude", "restore"),
+    [
+        (lambda: torch.set_float32_matmul_precision("medium"), lambda: torch.set_float32_matmul_precision("highest")),
+        (lambda: set_rounding("bf16"), lambda: set_rounding("none")),
+        (lambda: torch.set_autocast_enabled("cpu", True), lambda: torch.set_autocast_enabled("cpu", False)),
+        (lambda: torch.set_grad_enabled(False), lambda: torch.set_grad_enabled(True)),
+        (lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
+    ],
+    ids=["products", "by operation", "autocast", "no gradients", "float64"],
+)
+def test_what_the_caller_set_is_ours_inside_and_its_own_again_outside(
+    be_rude: Callable[[], Any], restore: Callable[[], Any]
+) -> None:
+    be_rude()
+    theirs = _torch_settings()
+    try:
+        assert theirs != OURS
+        with single_threaded():
+            assert _torch_settings() == OURS
+        assert _torch_settings() == theirs
+    finally:
+        restore()
+
+
+def set_rounding(rounding: str) -> None:
+    torch.backends.mkldnn.matmul.fp32_precision = rounding  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ def oracle(name: str) -> Outcome:
     "placement",
     [
         pytest.param({"num_executors": 4, "num_actors": 3}, marks=pytest.mark.slow),
-        {"backend": "processes", "num_executors": 2, "num_actors": 0},
+        pytest.param({"backend": "processes", "num_executors": 2, "num_actors": 0}, marks=pytest.mark.slow),
         {"backend": "processes", "num_executors": 3, "num_actors": 2, "jitter_seconds": 5e-3},
     ],
     ids=["inline-E4-A3", "processes-E2-A0", "processes-E3-A2-jitter"],
@@ -60,7 +60,9 @@ def test_the_placement_does_not_change_the_digest(name: str, placement: dict[str
     assert_same_run(run(SMALL[name][1], **placement), expected)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", ["pong_a2c", *(pytest.param(name, marks=pytest.mark.slow) for name in SMALL if name != "pong_a2c")]
+)
 def test_another_seed_gives_another_digest(name: str) -> None:
     expected = oracle(name)
     assert first_difference(run(replace(SMALL[name][1], seed=2)).links, expected.links) is not None

@@ -14,9 +14,11 @@ import pytest
 import torch
 from teams import Relay
 
+from examples.reach import Reach
 from htsrl import (
     A2C,
     PPO,
+    SAC,
     Config,
     ConfigError,
     Experiment,
@@ -53,6 +55,14 @@ EXPERIMENTS = {
     "a lag of two": replace(BASE, schedule="hts", lag=2),
     "a team": replace(BASE, env=Relay, env_args={}, algorithm=PPO(epochs=1, num_minibatches=1)),
     "asynchronous": replace(BASE, schedule="async", network=LSTM),
+    "off-policy": replace(
+        BASE,
+        env="Pendulum-v1",
+        algorithm=SAC(learning_starts=20, minibatch_size=8, replay_capacity=60),
+        network=Network(hidden_sizes=(8,)),
+    ),
+    "lanes": replace(BASE, num_envs=4, lanes=2, total_steps=UPDATES * 4 * STEPS),
+    "a lane that idles": replace(BASE, env=Reach, env_args={}, num_envs=4, lanes=2, total_steps=UPDATES * 4 * STEPS),
 }
 
 
@@ -88,7 +98,7 @@ def hash_of_env(rebuilt: Replay, run_dir: Path) -> str:
 def test_any_stretch_is_rebuilt_to_the_bit(name: str, folders: Path) -> None:
     run_dir = made(name, folders)
     before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
-    env_id = Relay if name == "a team" else None
+    env_id = {"a team": Relay, "a lane that idles": Reach}.get(name)
     update = UPDATES - 2
     env = 1
     if name == "asynchronous":
@@ -99,11 +109,28 @@ def test_any_stretch_is_rebuilt_to_the_bit(name: str, folders: Path) -> None:
     assert rebuilt.verification.digest == read_links(run_dir)[update].chain
     if name not in ("a team", "asynchronous"):
         assert rebuilt.verification.first_update == update  # from a checkpoint
+    if EXPERIMENTS[name].lanes is None and name not in ("a team", "asynchronous"):  # of a lane, the hash is of all
         assert hash_of_env(rebuilt, run_dir) == read_links(run_dir)[update].env_hashes()[env]
     assert {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")} == before  # nothing was touched
 
 
-@pytest.mark.parametrize("name", ["a small policy", "a memory", "pixels", "asynchronous"])
+def test_environments_of_lanes_have_episodes_and_moments_of_their_own(folders: Path) -> None:
+    run_dir = made("lanes", folders)
+    parts = [replay(run_dir, update=update, env=3, from_start=True).arrays for update in range(UPDATES)]
+    whole = {
+        name: np.concatenate([of_update[name] for of_update in parts]) for name in ("obs", "terminated", "truncated")
+    }
+    ends = np.flatnonzero(whole["terminated"] | whole["truncated"]) + 1
+    episode = replay(run_dir, episode=1, env=3)
+    np.testing.assert_array_equal(episode.arrays["obs"], whole["obs"][ends[0] : ends[1]])
+    moment = replay(run_dir, until="length>0", env=3).moment
+    assert moment is not None
+    assert (moment.env, moment.step) == (3, ends[0] - 1)
+    with pytest.raises(ConfigError, match="no frames"):
+        replay(run_dir, update=1, env=3, frames=True)
+
+
+@pytest.mark.parametrize("name", ["a small policy", "a memory", "pixels", "asynchronous", "lanes"])
 def test_logits_are_those_that_the_stored_log_probabilities_came_from(name: str, folders: Path) -> None:
     run_dir = made(name, folders)
     rebuilt = next(found for env in range(NUM_ENVS) if (found := _or_none(run_dir, UPDATES - 1, env)) is not None)

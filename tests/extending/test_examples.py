@@ -17,9 +17,10 @@ from helpers import Outcome, assert_same_run, run
 
 import htsrl
 from examples import success_log
+from examples.learn_twice import LearnTwice
 from examples.reinforce import Reinforce
 from examples.success_log import SuccessLog
-from htsrl import A2C, Config, ConfigError, Experiment, Placement, evaluate, load_policy, resume, train
+from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement, evaluate, load_policy, resume, train
 from htsrl.cli.main import main
 from htsrl.config.file import from_document, resolve_algorithm, to_json
 from htsrl.export import export
@@ -30,7 +31,9 @@ NUM_UPDATES = 30  # ten more than the example's schedule goes without a lag
 _BASE = Experiment("CartPole-v1", {"max_episode_steps": 20}, num_envs=4, sync_interval=5, total_steps=NUM_UPDATES * 20)
 REINFORCE = replace(_BASE, algorithm=Reinforce.Settings(learning_rate=3e-3), gradient_shards=2)
 WARM = replace(_BASE, algorithm=A2C(anneal_learning_rate=False), schedule="examples.warm_start:WarmStart", lag=2)
-EXPERIMENTS = {"reinforce": REINFORCE, "warm": WARM}
+TWICE = replace(_BASE, algorithm=PPO(epochs=1, num_minibatches=2), schedule="examples.learn_twice:LearnTwice")
+TWICE = replace(TWICE, algorithm=replace(TWICE.algorithm, anneal_learning_rate=False), total_steps=12 * 20)
+EXPERIMENTS = {"reinforce": REINFORCE, "warm": WARM, "twice": TWICE}
 
 
 @cache
@@ -51,7 +54,8 @@ def quietly(run_dir: Path, **settings: Any) -> Placement:
 
 
 @pytest.mark.parametrize(
-    ("name", "point"), [("reinforce", "before a gradient answer:5"), ("warm", "before a publish:22")]
+    ("name", "point"),
+    [("reinforce", "before a gradient answer:5"), ("warm", "before a publish:22"), ("twice", "before a publish:6")],
 )
 def test_in_processes_of_which_one_is_killed_the_bits_are_those_of_one_process(
     name: str, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +120,24 @@ def test_the_command_line_has_the_settings_of_plug_ins(tmp_path: Path, monkeypat
 def test_the_schedule_has_no_lag_at_first_and_never_more_than_it_says() -> None:
     lags = [line["hts/lag"] for line in oracle("warm").metrics]
     assert lags == [*[0.0] * 21, 1.0, *[2.0] * 8]
+
+
+def test_every_rollout_is_learned_from_twice() -> None:
+    links = oracle("twice").links
+    assert [link.envs for link in links[::2]] == [link.envs for link in links[1::2]]
+    assert len({link.envs for link in links}) == len(links) // 2
+    assert [line["hts/lag"] for line in oracle("twice").metrics] == [0.0, 1.0, *[2.0, 3.0] * 5]
+
+
+class SaysTooMuch(LearnTwice):
+    """Its updates do not learn from the rollouts of their numbers."""
+
+    mixes_versions = False
+
+
+def test_a_schedule_that_promises_one_rollout_for_each_update_is_held_to_it() -> None:
+    with pytest.raises(ConfigError, match=r"update 1 learns from rollout 0, .* say mixes_versions = True"):
+        run(replace(TWICE, schedule=f"{__name__}:SaysTooMuch"))
 
 
 def test_what_a_schedule_says_of_itself_is_what_settings_follow_from() -> None:

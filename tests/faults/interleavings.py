@@ -1,4 +1,4 @@
-"""Executors, actors, learner and gradient workers in one process, taking turns in the middle of what they do.
+"""Executors, actors, learners and gradient workers in one process, taking turns in the middle of what they do.
 
 When one is killed, shared memory stays as it is, all else is gone, and a new one takes its place: as with processes,
 but many times a second, and each time the same.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,8 +32,11 @@ PACKAGE = Path(htsrl.__file__).parent
 WATCHED = {
     *map(str, (PACKAGE / "roles").glob("*.py")),
     *(str(PACKAGE / file) for file in ("dataflow/storage.py", "envs/agents.py", "envs/observing.py")),
-    *(str(PACKAGE / file) for file in ("algorithms/ppo.py", "algorithms/objective.py", "algorithms/gradient.py")),
-    str(PACKAGE / "dataflow/gradient_orders.py"),
+    *(
+        str(PACKAGE / file)
+        for file in ("algorithms/ppo/algorithm.py", "algorithms/objective.py", "algorithms/gradient.py")
+    ),
+    *(str(PACKAGE / file) for file in ("dataflow/gradient_orders.py", "dataflow/replicas.py", "learners/average.py")),
 }
 """The files at whose lines others may take over."""
 PACES = (0.001, 0.03, 1.0)
@@ -42,6 +46,8 @@ YIELD_ODDS = 0.03
 PACE_ODDS = 0.05
 """Of a new pace, whenever it yields."""
 MAX_TURNS = 300_000
+TURN_SECONDS = 120
+"""No turn takes that long; one that does waits for a lock of somebody who stands still."""
 
 
 def blueprint_of(experiment: Experiment, verify_storages: bool = False) -> Blueprint:
@@ -49,7 +55,7 @@ def blueprint_of(experiment: Experiment, verify_storages: bool = False) -> Bluep
     placement = Placement(
         num_executors=2,
         num_actors=2,
-        learner_workers=experiment.gradient_shards,
+        learner_workers=experiment.gradient_shards if experiment.num_replicas == 1 else 1,
         verify_storages=verify_storages,
         progress="off",
     )
@@ -65,12 +71,15 @@ class Company:
         self._blueprint = blueprint
         self._shared = blueprint.shared(block)
         self._reports: dict[int, UpdateReport] = {}
-        blueprint.build_parameters(block).initialise(blueprint.build_policy())
+        for replica in range(blueprint.num_replicas):
+            blueprint.build_parameters(block, replica=replica).initialise(blueprint.build_policy())
         self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
         self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
         helpers = range(1, len(blueprint.learner_shards))
         self.gradient_workers = {f"gradient worker {i}": partial(self._gradient_worker, i) for i in helpers}
         others: dict[str, Callable[[], Role]] = {**self.executors, **self.actors, **self.gradient_workers}
+        for replica in range(1, blueprint.num_replicas):
+            others[f"learner of replica {replica}"] = partial(self._replica_learner, replica)
         self.builders = {**others, "learner": self._learner}
 
     @property
@@ -97,6 +106,9 @@ class Company:
         parameters = self._blueprint.build_parameters(self.block)
         return self._blueprint.build_gradient_worker(index, self.block, self._shared, parameters, learner=lambda: None)
 
+    def _replica_learner(self, replica: int) -> Role:
+        return self._blueprint.build_replica_learner(replica, self.block, self._shared, learner=lambda: None)
+
     def _learner(self) -> Role:
         helpers = Helpers(GradientOrders(self.block), lambda: None, look_again_and_again)
         return self._blueprint.build_learner(
@@ -107,6 +119,7 @@ class Company:
             report=lambda report: self._reports.update({report.version: report}),
             at_barrier=lambda update: None,
             helpers=helpers if self.gradient_workers else None,
+            wait_for_replicas=look_again_and_again,
         )
 
 
@@ -137,14 +150,20 @@ class Worker:
     def run_on(self) -> None:
         """Let it run until it yields."""
         self._go.release()
-        self._back.acquire()
+        if not self._back.acquire(timeout=TURN_SECONDS):
+            raise AssertionError(f"{self.name} does not come back:\n{self._stack()}")
         if self.error:
             raise self.error
 
     def kill(self) -> None:
         self._doomed = True
         self._go.release()
-        self._thread.join()
+        self._thread.join(TURN_SECONDS)
+        assert not self._thread.is_alive(), f"{self.name} cannot be killed:\n{self._stack()}"
+
+    def _stack(self) -> str:
+        assert self._thread.ident is not None
+        return "".join(traceback.format_stack(sys._current_frames().get(self._thread.ident)))
 
     def _live(self) -> None:
         try:

@@ -27,6 +27,15 @@ hangs lets it is later: see HANG_SECONDS of the faulty environments."""
 COMMON = ("--algo", "a2c", "--log-every-steps", "1", "--no-tensorboard", "--progress", "off")
 
 
+SHARED_MEMORY_FOLDER = Path("/dev/shm")
+
+
+def shared_memory() -> set[str]:
+    """What lies in the shared memory of the system, but for the semaphores of Python's multiprocessing: htsrl has none,
+    and whatever else runs on this machine may make some at any time."""
+    return {name for name in os.listdir(SHARED_MEMORY_FOLDER) if not name.startswith("sem.mp-")}
+
+
 def patience(seconds: float) -> float:
     """`seconds` on a machine with a core for everyone who wants one; on a crowded one, as much longer as the queue."""
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -7,6 +7,7 @@ something without a name.
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 import tempfile
@@ -21,12 +22,22 @@ from run_folder_damage import CANARY, DAMAGES, Files
 from htsrl.checkpoint.files import newest_valid, whole_documents
 from htsrl.cli.folder import CodeFlags
 from htsrl.cli.main import Compare, Digest
+from htsrl.config import Experiment
+from htsrl.dashboard.details import details
+from htsrl.dashboard.run import Run
+from htsrl.dashboard.run_files import RunFiles
+from htsrl.dashboard.timeline_view import timeline_view
 from htsrl.errors import HtsrlError
+from htsrl.reports.gather import gather
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.load_policy import load_policy
 from htsrl.runs.saved_policy import Choice
 from htsrl.runs.trust import admitted_config
+from htsrl.runs.warm_start import read_source
 from htsrl.sources.provenance import read_provenances
+from htsrl.timeline.read import read_timeline
+from htsrl.timeline.summary import summary_lines
+from htsrl.timeline.trace import write_trace
 from htsrl_bench.learned import read_curve
 
 CHOICES: tuple[Choice, ...] = ("newest", "best", 2, "newest", 3)
@@ -76,10 +87,14 @@ def write(folder: Path, files: Files, there: Files) -> None:
 
 
 def parts_read(run: Path, read: Callable[[], Any]) -> set[str]:
-    """Which parts of the folder a way of reading looks at: damage elsewhere cannot change what it finds."""
+    """Which parts of the folder a way of reading looks at: damage elsewhere cannot change what it finds.
+
+    All of them where it opens files from their folder on, so that their paths are not seen.
+    """
     looked_at.clear()
     outcome(read)
-    return parts(str(Path(path).relative_to(run)) for path in looked_at if Path(path).is_relative_to(run))
+    seen = parts(str(Path(path).relative_to(run)) for path in looked_at if Path(path).is_relative_to(run))
+    return seen or parts(files_of(run))
 
 
 def outcome(read: Callable[[], Any]) -> BaseException | None:
@@ -110,7 +125,28 @@ def ways(good: Path, other: Path, run: Path, checkpoint: Choice) -> dict[str, Ca
         "what eval asks before it makes an environment": lambda: admitted_config(folder.config_file),
         "what eval says first": lambda: CodeFlags().open(run),
         f"policy {checkpoint}": lambda: load_policy(run, checkpoint),
+        "warm start": lambda: read_source(Experiment("CartPole-v1", init_from=str(run))),
+        "timeline": lambda: look_at_timeline(run),
+        "report": lambda: gather([str(run)]),
+        "dashboard": lambda: look_at_dashboard(run),
     }
+
+
+def look_at_timeline(run: Path) -> None:
+    timeline = read_timeline(run)
+    summary_lines(timeline)
+    write_trace(timeline, "a run", run.with_name("trace.json"))
+
+
+def look_at_dashboard(run: Path) -> None:
+    """All that the page asks of a run."""
+    shown = Run(RunFiles(run.parent, (run.name,)))
+    shown.refresh(frozenset())
+    while shown.read_more():
+        pass
+    for metric in shown.metric_names():
+        shown.curve(metric, 64)
+    json.dumps([shown.row, details(shown), timeline_view(shown.document("timeline.json"))], allow_nan=False)
 
 
 def main(good: Path, first: int, count: int, seed: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from checkpoint_damage import DAMAGES as CHECKPOINT_DAMAGES
 from checkpoint_damage import HUGE, Scene, forged_header_noise, pick
 from numpy.random import Generator
 
-from htsrl.checkpoint.manifest import MANIFEST_FILE, STATE_FILE
+from htsrl.array_file import to_pieces
+from htsrl.checkpoint.manifest import MANIFEST_FILE, STATE_FILE, FileSum, Manifest
+from htsrl.checkpoint.segments import HELD
 
 Files = dict[str, bytes]
 """By path within the run's folder."""
@@ -57,6 +60,13 @@ SETTINGS_WITH_CODE: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("experiment", "imports"), [CANARY]),
     (("experiment", "network", "policy"), f"{CANARY}:make"),
     (("experiment", "env_args"), {"xml_file": "/tmp/evil.xml"}),
+    (("experiment", "algorithm"), {"name": f"{CANARY}:make"}),
+    (("experiment", "schedule"), f"{CANARY}:make"),
+    (("experiment", "sync_rule"), f"{CANARY}:make"),
+    (("experiment", "lanes"), f"{CANARY}:make"),
+    (("experiment", "source"), f"{CANARY}:make"),
+    (("experiment", "init_from"), f"{CANARY}:make"),
+    (("experiment",), {"env": "language/rlhf", "env_args": {"model": CANARY, "reward_funcs": [f"{CANARY}:make"]}}),
 )
 
 
@@ -162,10 +172,39 @@ def damaged_checkpoint(rng: Generator, files: Files) -> Files:
     """As in checkpoint_damage, also with sums that are right."""
     folder = str(rng.choice(sorted({name.rpartition("/")[0] for name in files if name.startswith("checkpoints/")})))
     own = {name: files[f"{folder}/{name}"] for name in (STATE_FILE, MANIFEST_FILE)}
+    segments = [name for name in files if name.startswith(f"{folder}/rollouts-")]
+    if segments and rng.random() < 0.5:
+        return forged_segments(rng, files, folder, segments)
     damage: Any = pick(rng, (*CHECKPOINT_DAMAGES, forged_header_noise))
     made = damage(rng, Scene(own, own, canary=Path("never-written")))
-    others = {name: data for name, data in files.items() if not name.startswith(f"{folder}/")}
+    others = {name: data for name, data in files.items() if not name.startswith(f"{folder}/") or name in segments}
     return others | {f"{folder}/{name}": data for name, data in made.items()}
+
+
+def forged_segments(rng: Generator, files: Files, folder: str, names: list[str]) -> Files:
+    """Segments of a replay buffer of other ranges, rooms and arrays than the run's, whose sums are all right."""
+    manifest = Manifest.from_bytes(files[f"{folder}/{MANIFEST_FILE}"])
+    forged = {name.rpartition("/")[2]: files[name] for name in names}
+    document = dict(manifest.document)
+    for _ in range(int(rng.integers(1, 4))):
+        name = str(rng.choice(list(forged)))
+        match int(rng.integers(4)):
+            case 0:
+                first, end = (int(pick(rng, (0, 1, 2, 3, 4, 10**9, 10**14))) for _ in range(2))
+                forged[f"rollouts-{first:09d}-{end:09d}.safetensors"] = forged.pop(name)
+            case 1:
+                document[HELD] = pick(rng, (0, 1, 2, 10**6, 10**14, *HUGE, -1, True, None, 1.5, "2"))
+            case 2:
+                document["version"] = pick(rng, (0, 1, 2, 3, 10**9, 10**14, *HUGE))
+            case _:
+                shape = tuple(int(pick(rng, (0, 1, 2, 3, 16, 64))) for _ in range(int(rng.integers(4))))
+                array = np.ones(shape, pick(rng, (np.uint8, np.float32)))
+                which = str(rng.choice(["replay/actions", "replay/obs", "another", "version 3/slots"]))
+                forged[name] = b"".join(to_pieces({which: array}))
+    sums = {name: FileSum(len(data), hashlib.sha256(data).hexdigest()) for name, data in forged.items()}
+    others = {name: data for name, data in files.items() if name not in names}
+    made = {f"{folder}/{name}": data for name, data in forged.items()}
+    return others | made | {f"{folder}/{MANIFEST_FILE}": Manifest(document, manifest.state, sums).to_bytes()}
 
 
 DAMAGES: tuple[Callable[[Generator, Files], Files], ...] = (

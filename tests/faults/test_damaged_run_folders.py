@@ -8,30 +8,37 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_folder_damage import CANARY
 
-from htsrl import A2C, Config, Experiment, Network, Placement, train
+from htsrl import A2C, DQN, Config, Experiment, Network, Placement, train
 from htsrl.errors import RunFolderError
 from htsrl.runs.folder import RunFolder
 
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with every kind of file: asynchronous, normalised, with three versions, resumed under other numerics."""
+@pytest.fixture(scope="module", params=["asynchronous", "off-policy"])
+def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with every kind of file: asynchronous, normalised, with three versions, resumed under other numerics; or
+    with several models, a prioritised replay buffer in segments, and evaluations."""
     folder = tmp_path_factory.mktemp("folders")
     (folder / f"{CANARY}.py").write_text("raise SystemExit('the canary was imported')")
-    experiment = Experiment(
+    common: dict[str, Any] = {"num_envs": 2, "sync_interval": 16, "total_steps": 96}
+    a2c = Experiment(
         "CartPole-v1",
         algorithm=A2C(),
         network=Network(hidden_sizes=(8,), normalize_observations=True),
         schedule="async",
-        num_envs=2,
-        sync_interval=16,
-        total_steps=96,
+        **common,
+    )
+    dqn = Experiment(
+        "CartPole-v1",
+        algorithm=DQN(minibatch_size=4, learning_starts=8, replay_capacity=64, priority_exponent=0.6),
+        network=Network(hidden_sizes=(8,)),
+        **common,
     )
     placement = Placement(
         "inline",
@@ -41,9 +48,11 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoint_every_updates=1,
         keep_checkpoints=2,
     )
-    train(Config(experiment, placement))
+    train(Config(a2c if request.param == "asynchronous" else dqn, placement))
     run = RunFolder(folder / "run")
     run.note_change_of_numerics(2, ["machine: a / b"], run.fingerprint())
+    lines = [{"version": v, "step": 32 * v, "eval/mean_reward": 9.0 + v} for v in (1, 2, 3)]
+    run.evaluations_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder / "run"
 
 

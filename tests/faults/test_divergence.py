@@ -10,8 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from htsrl import A2C, PPO, Config, Experiment, Placement, TrainingDiverged, train
-from htsrl.algorithms import a2c, ppo
+from htsrl.algorithms.a2c import algorithm as a2c
 from htsrl.algorithms.optimizers import Adam, Optimizer, RmsProp
+from htsrl.algorithms.ppo import algorithm as ppo
 from htsrl.checkpoint.files import newest_valid
 from htsrl.digest import read_links
 

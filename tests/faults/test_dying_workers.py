@@ -34,7 +34,7 @@ STORAGE = r"storage [01] \(update \d+\)"
 SEPARATE = ("--num-envs", "2", "--num-executors", "1", "--num-actors", "1")
 
 
-def obituary(victim: str, pid: int) -> str:
+def death_report(victim: str, pid: int) -> str:
     learner = "it" if victim == "learner" else "the learner"
     return rf"{victim} \(pid {pid}\) was killed by SIGKILL while {learner} (read|waited for) {STORAGE}"
 
@@ -52,7 +52,7 @@ def test_without_restarts_a_killed_executor_ends_the_command_at_once_with_its_na
     finally:
         run.clean_up()
     assert run.exit_code == 1
-    assert re.fullmatch(rf"error: {obituary('executor 0', killed.pid)}\n", run.stderr), run.stderr
+    assert re.fullmatch(rf"error: {death_report('executor 0', killed.pid)}\n", run.stderr), run.stderr
     assert left_behind == []
 
 
@@ -67,7 +67,7 @@ def test_a_killed_worker_is_named_and_started_again_and_the_bits_are_the_same(
     slow: dict[str, Any] = {"jitter_seconds": JITTER, "executor_threads": on_threads}
     result = train_with(tmp_path, "none", **LONG_ENOUGH, num_actors=1, **slow)
     said = capfd.readouterr().err
-    assert re.fullmatch(rf"{obituary(victim, assassin.pid)}; {victim} is started again\n", said), said
+    assert re.fullmatch(rf"{death_report(victim, assassin.pid)}; {victim} is started again\n", said), said
     assert result.restarts == 1
     assert result.digest == long_enough_undisturbed()
     assert workers_left() == []
@@ -169,7 +169,7 @@ def test_an_environment_that_is_killed_for_want_of_memory_in_one_step_again_and_
     said = capfd.readouterr().err
     assert said.count("is started again") == 2
     assert f"seed {reset_seed(seed=1, env=0, episode=0)} and its actions" in said
-    assert f"`htsrl resume {tmp_path / 'run'}` goes on after update " in said
+    assert f"`htsrl resume {tmp_path / 'run'}` continues after update " in said
     assert_leads_to_the_fault(tmp_path / "run" / "failed_environment_0.json")
     mended = partial(Faulty, "none", fault_seed=reset_seed(1, 0, 0), fault_step=FAULT_STEP)
     assert resume(tmp_path / "run", env=mended).digest == undisturbed(tmp_path)

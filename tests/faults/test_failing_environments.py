@@ -107,7 +107,7 @@ def test_an_exception_ends_the_command_with_its_traceback_and_exit_code_1(
     before, said, error = run.stderr.partition("error: ")
     assert said
     assert ("is started again\n" in before) == (who.backend == "processes")
-    assert re.search(r"is in run/failed_environment_2.json; .*`htsrl resume run` goes on after update \d+\n$", before)
+    assert re.search(r"is in run/failed_environment_2.json; .*`htsrl resume run` continues after update \d+\n$", before)
     if who.backend == "processes":  # what was said when it was brought back is not said again
         assert re.match(EXPECTED[where].format(seed=SECOND_RESET_SEED), error), error
         assert error.endswith("the robot fell over (again; the traceback is above)\n")

@@ -18,7 +18,7 @@ import pytest
 from helpers import workers_left
 
 from htsrl import A2C, Config, Experiment, Placement, train
-from htsrl.placements.fork_server import Forked, ForkServers, Order, fork_servers, worker_environment
+from htsrl.placements.fork_server import Forked, ForkServers, WorkerOrder, fork_servers, worker_environment
 
 EXPERIMENT = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=16)
 
@@ -40,7 +40,7 @@ def living_servers() -> list[psutil.Process]:
 
 def asked_for(servers: ForkServers, fds: tuple[int, ...] = (), computes: bool = False) -> Forked:
     """A worker that waits for its equipment."""
-    worker = servers.fork(computes, Order(fds, [str(os.getpid())], list(sys.path), worker_environment()))
+    worker = servers.fork(computes, WorkerOrder(fds, [str(os.getpid())], list(sys.path), worker_environment()))
     while psutil.Process(worker.pid).name() != "worker":
         time.sleep(0.01)
     return worker

@@ -38,7 +38,7 @@ def free_disk():
 
 def refused_and_taken_again(path):
     return [
-        f"{path}: No space left on device; training goes on, and what belongs there is kept",
+        f"{path}: No space left on device; training continues, and what belongs there is kept",
         f"{path} can be written again; nothing of it is missing",
     ]
 """
@@ -258,6 +258,49 @@ steps = [line["step"] for line in read_json_lines(Path("run/metrics.jsonl"))]
 assert steps == [10 * n for n in range(1, 41)]
 path, checkpoint = newest_valid(Path("run/checkpoints"), warn=said.append)
 assert path.name == "000000040" and not said
+"""
+    run_on_small_disk(tmp_path, script)
+
+
+def test_a_replay_buffer_outlives_a_full_disk_and_is_whole_in_the_next_checkpoint(tmp_path: Path) -> None:
+    script = """
+# Each checkpoint writes what the buffer has that is new. From update 5 to update 20 there is no room for it.
+import contextlib, io
+import numpy as np
+from htsrl import SAC, Config, Experiment, Network, Placement, train
+from htsrl.checkpoint.files import newest_valid, read_checkpoint
+from htsrl.runs.recorder import Recorder
+
+record = Recorder.record
+
+def record_and_meddle(self, report):
+    if self.is_meddled_with and report.version == 5:
+        fill_disk()
+    record(self, report)
+    if self.is_meddled_with and report.version == 20:
+        path, _ = newest_valid(Path("disturbed/checkpoints"), warn=said.append)
+        assert int(path.name) <= 5 and not said, (path, said)
+        free_disk()
+
+def arrays_after(name, is_meddled_with):
+    Recorder.is_meddled_with = is_meddled_with
+    algorithm = SAC(learning_starts=24, minibatch_size=4, update_to_data=0.25, replay_capacity=64)
+    experiment = Experiment("Pendulum-v1", algorithm=algorithm, network=Network(hidden_sizes=(4,)), num_envs=2,
+                            sync_interval=4, total_steps=8 * 25)
+    quiet = Placement("inline", run_dir=Path(name), tensorboard=False, progress="off", log_every_steps=1,
+                      checkpoint_every_updates=1)
+    with contextlib.redirect_stderr(io.StringIO()) as heard:
+        result = train(Config(experiment, quiet))
+    checkpoint = read_checkpoint(Path(name) / "checkpoints" / "000000025")
+    return result.digest, checkpoint.arrays, heard.getvalue()
+
+Recorder.record = record_and_meddle
+digest, arrays, warnings = arrays_after("disturbed", True)
+assert "No space left on device" in warnings and warnings.count("are being written again") == 1, warnings
+undisturbed, expected, warnings = arrays_after("undisturbed", False)
+assert digest == undisturbed and not warnings, warnings
+names = [name for name in expected if name.startswith("replay/")]
+assert len(names) == 6 and all(np.array_equal(arrays[name], expected[name]) for name in names), names
 """
     run_on_small_disk(tmp_path, script)
 

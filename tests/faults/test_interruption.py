@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import time
@@ -15,7 +14,7 @@ from typing import Literal
 import psutil  # type: ignore[import-untyped]
 import pytest
 from helpers import workers_left
-from live_run import AT_ONCE_SECONDS, LiveRun, survivors
+from live_run import AT_ONCE_SECONDS, SHARED_MEMORY_FOLDER, LiveRun, shared_memory, survivors
 from safetensors import safe_open
 
 from htsrl import A2C, Config, Experiment, Placement, train
@@ -26,7 +25,6 @@ from htsrl.seeding import reset_seed
 
 WORKERS = ("executor 0", "executor 1", "actor 0", "learner")
 SEPARATE = ("--num-envs", "4", "--num-executors", "2", "--num-actors", "1")
-SHARED_MEMORY_FOLDER = Path("/dev/shm")
 FAST = ("CartPole-v1", "--sync-interval", "8", *SEPARATE)
 FAULTY = ("Faulty-v0", "--import", "fault_envs")
 # One executor is deep in a step that takes a minute; it cannot look around, and all others wait for it.
@@ -143,7 +141,7 @@ def test_an_interrupted_run_has_no_shared_memory_that_could_be_left_behind(ended
 def test_an_interrupted_run_says_how_far_it_came_and_nothing_else(ended: Ended) -> None:
     updates = ended.run.result()["updates"]
     first = STOPPING.decode() if ended.run.exit_code == 130 else ""  # a person is answered, a job is not
-    assert ended.run.stderr == f"{first}interrupted after update {updates}; `htsrl resume run` goes on from there\n"
+    assert ended.run.stderr == f"{first}interrupted after update {updates}; `htsrl resume run` continues from there\n"
     assert ended.run.stdout == ""
 
 
@@ -169,19 +167,19 @@ def assert_all_of_one_version(run_dir: Path) -> None:
 
 def test_an_interrupted_run_adds_nothing_to_the_shared_memory_of_the_system(tmp_path: Path) -> None:
     """Not even for a moment: memory without a name cannot outlive its processes."""
-    before = set(os.listdir(SHARED_MEMORY_FOLDER))
+    before = shared_memory()
     run = LiveRun(tmp_path, *FAST)
     try:
         run.wait_until(lambda: len(run.find_workers()) == len(WORKERS))
         run.workers = run.find_workers()
-        while_starting = set(os.listdir(SHARED_MEMORY_FOLDER))
+        while_starting = shared_memory()
         early = end(run, signal.SIGINT)
     finally:
         run.clean_up()
-    assert (while_starting - before, set(os.listdir(SHARED_MEMORY_FOLDER)) - before) == (set(), set())
+    assert (while_starting - before, shared_memory() - before) == (set(), set())
     # Before the first updates there is less to write down, but it ends like any other.
     assert (early.run.exit_code, early.left_behind) == (130, [])
-    said = r"interrupted after update \d+; `htsrl resume run` goes on from there\n"
+    said = r"interrupted after update \d+; `htsrl resume run` continues from there\n"
     assert re.fullmatch(f"{STOPPING.decode()}{said}", early.run.stderr)
     assert early.run.result()["interrupted"] is True
 

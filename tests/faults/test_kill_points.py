@@ -32,7 +32,7 @@ EXECUTOR = (
 )
 ACTOR = ("inside an answer", "before an answer", "after an answer")
 LEARNER = (
-    "inside a hindsight",
+    "inside deferred values",
     "inside a finisher",
     "optimizer step",
     "before a commit",
@@ -47,8 +47,25 @@ GRADIENT = ("inside a gradient",)
 SMALL_A2C, SMALL_PPO = A2C(), PPO(epochs=2, num_minibatches=2)
 DECOUPLED = PPO(epochs=2, num_minibatches=2, lag_correction="decoupled")
 DELAYED = PPO(epochs=2, num_minibatches=2, lag_correction="delayed_update")
-ELSEWHERE = {  # whose runs have a replay buffer, or evaluations
+ELSEWHERE = {  # runs of other kinds: texts, datasets, a replay buffer, evaluations, several learners, islands
+    "faults/test_killed_islands.py": (
+        "before a rollout of an island counts",
+        "after a rollout of an island counts",
+        "before a version counts on an island",
+    ),
+    "faults/test_killed_replicas.py": (
+        "before a draft counts",
+        "after a draft counts",
+        "inside a merge",
+        "before a merge counts",
+        "after a merge counts",
+        "inside a take-over",
+    ),
+    "language/test_text_runs.py": ("before a block counts", "after a block counts"),
+    "language/test_episodes.py": ("inside an episode",),
+    "unit/test_datasets.py": ("dataset written",),
     "determinism/test_replay_runs.py": ("inside a replay write",),
+    "determinism/test_off_policy_runs.py": ("inside a revision of priorities",),
     "determinism/test_evaluation_beside_training.py": ("inside an evaluation", "before an evaluation's line"),
 }
 MAIN = ("checkpoint set aside", "checkpoint renamed", "checkpoint dropped")
@@ -82,7 +99,7 @@ LATER = [
     Kill("executor 0", "before a rollout counts", 60),
     Kill("executor 0", "after a rollout counts", 77),
     Kill("actor 0", "inside an answer", 70),
-    Kill("learner", "inside a hindsight", 32),
+    Kill("learner", "inside deferred values", 32),
     Kill("learner", "optimizer step", 17),
     Kill("learner", "before a publish", 20),
     Kill("learner", "checkpoint written", 3),
@@ -107,7 +124,7 @@ OF_PPO = [  # two gradients in each of two epochs: what the first epoch saw is w
 ]
 UNDER_A_LAG = [
     Kill("executor 0", "before a rollout counts", 40, lag=2),
-    Kill("learner", "inside a hindsight", 12, lag=4),
+    Kill("learner", "inside deferred values", 12, lag=4),
     Kill("learner", "before a publish", 9, lag=2),
 ]
 LATER_UNDER_A_LAG = [
@@ -131,15 +148,14 @@ LATER_IN_SHARDS = [
 
 
 def test_every_kill_point_of_the_package_is_tested_here_or_elsewhere() -> None:
-    calls = [
+    """Runners of lanes and generators of text have points of the same names as those of environments."""
+    calls = {
         point
         for file in Path(htsrl.__file__).parent.rglob("*.py")
         for point in re.findall(r"""\bkill_point\("([^"]+)"\)""", file.read_text())
-    ]
+    }
     elsewhere = [point for points in ELSEWHERE.values() for point in points]
-    assert sorted(calls) == sorted(
-        [*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *MAIN, *elsewhere]
-    )
+    assert calls == {*EXECUTOR, *ACTOR, *LEARNER, *ORDERS, *DIFFERENTIATOR, *GRADIENT, *MAIN, *elsewhere}
     for file_name, points in ELSEWHERE.items():
         text = (Path(__file__).parents[1] / file_name).read_text()
         assert [point for point in points if point not in text] == []
@@ -153,8 +169,8 @@ def test_a_worker_killed_at_every_point_in_turn_changes_no_bit(
     points = POINTS[role]
     restarts = train_with([Kill(role, point, times=1) for point in points], tmp_path, monkeypatch)
     assert {path.name for path in (tmp_path / "killed").iterdir()} == set(points)
-    obituary = rf"{role} \(pid \d+\) was killed by SIGKILL while .*; {role} is started again\n"
-    assert re.fullmatch(obituary * len(points), capfd.readouterr().err)
+    death_report = rf"{role} \(pid \d+\) was killed by SIGKILL while .*; {role} is started again\n"
+    assert re.fullmatch(death_report * len(points), capfd.readouterr().err)
     assert restarts == len(points)
     assert_same_run(Outcome.read(tmp_path / "run"), oracle(NUM_UPDATES))
     assert workers_left() == []
@@ -179,8 +195,8 @@ def test_a_worker_killed_at_any_point_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kill: Kill
 ) -> None:
     assert train_with([kill], tmp_path, monkeypatch) == 1
-    obituary = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
-    assert re.fullmatch(obituary, capfd.readouterr().err)
+    death_report = rf"{kill.role} \(pid \d+\) was killed by SIGKILL while .*; {kill.role} is started again\n"
+    assert re.fullmatch(death_report, capfd.readouterr().err)
     undisturbed = oracle(NUM_UPDATES, kill.schedule, kill.gradient_shards, kill.algorithm, kill.lag)
     assert_same_run(Outcome.read(tmp_path / "run"), undisturbed)
     assert workers_left() == []

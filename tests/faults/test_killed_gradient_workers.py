@@ -27,7 +27,7 @@ from htsrl_bench.process_tree import workers_named
 NUM_UPDATES = 6
 KILL_ODDS = 0.003
 SHARDS = {"lstm_ppo": 2, "gru_a2c": 3, "team_mask_lstm": 3}
-NUM_SEEDS = 3
+NUM_SEEDS = 2
 
 
 def sharded(name: str) -> Experiment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import helpers
 import pytest
 from helpers import Outcome, assert_same_run, workers_left
-from live_run import LiveRun, is_alive, survivors
+from live_run import LiveRun, is_alive, shared_memory, survivors
 from safetensors import safe_open
 from small_run import oracle, quiet_placement, resume_inline, small_experiment, small_flags
 
@@ -24,12 +23,11 @@ from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 
 SEED = 4
 NUM_UPDATES = 200
-NUM_SIGNALS, MANY_SIGNALS = 3, 50  # of each kind
+NUM_SIGNALS, MANY_SIGNALS = 2, 50  # of each kind
 # The delays make the run last longer than any test waits; the resume has none of them.
 SLOWLY = ("--num-executors", "2", "--num-actors", "1", "--jitter-seconds", "0.02")
 NUM_WORKERS = 4
 MAX_WAIT_SECONDS = 3.0
-SHARED_MEMORY_FOLDER = Path("/dev/shm")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -59,7 +57,7 @@ def start(folder: Path, *flags: str) -> LiveRun:
 
 def assert_ends_cleanly_and_resumes(folder: Path, signum: signal.Signals, moment: Moment) -> None:
     print(f"seed {SEED}: {signum.name}, {moment}")
-    before = set(os.listdir(SHARED_MEMORY_FOLDER))
+    before = shared_memory()
     run = start(folder)
     try:
         if moment.learning:
@@ -75,7 +73,7 @@ def assert_ends_cleanly_and_resumes(folder: Path, signum: signal.Signals, moment
     finally:
         run.clean_up()
     assert run.exit_code == EXIT_CODES[signum]
-    assert set(os.listdir(SHARED_MEMORY_FOLDER)) - before == set()
+    assert shared_memory() - before == set()
     resume_inline(run.run_dir)
     assert_same_run(Outcome.read(run.run_dir), oracle(NUM_UPDATES))
 

@@ -9,7 +9,7 @@ import pytest
 from htsrl import A2C, PPO, Config, Experiment, Placement, evaluate, train
 
 
-@pytest.mark.parametrize("schedule", ["hts", "sync"])
+@pytest.mark.parametrize("schedule", ["hts", pytest.param("sync", marks=pytest.mark.slow)])
 def test_ppo_solves_cartpole(tmp_path: Path, schedule: str) -> None:
     experiment = Experiment("CartPole-v1", algorithm=PPO(), schedule=schedule, total_steps=122_880)
     train(Config(experiment, Placement("inline", run_dir=tmp_path / "run", tensorboard=False, progress="off")))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from test_tagged_transitions import scaled, walk
-from worker_layout import Crew
+from worker_layout import Roles
 
 from htsrl import A2C, Experiment
 from htsrl.config import AlgorithmSettings
@@ -42,7 +42,7 @@ def experiment(queue_length: int = 2, algorithm: AlgorithmSettings | None = None
 
 
 class Watched:
-    """A crew at work in random order: what it learned from, and when each rollout was complete."""
+    """Roles at work in random order: what it learned from, and when each rollout was complete."""
 
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.batches: list[Fields] = []
@@ -53,7 +53,7 @@ class Watched:
             return hash_batch(fields, num_envs)
 
         monkeypatch.setattr("htsrl.roles.learner.hash_batch", keep)
-        self.worker_layout = Crew(experiment(**settings))
+        self.worker_layout = Roles(experiment(**settings))
         self.completed_at: dict[tuple[int, int], int] = {}
         self._seen = np.zeros(NUM_ENVS, np.int64)
         self.worker_layout.work_in_random_order(seed, after_each_turn=self._look)
@@ -156,17 +156,17 @@ def test_what_is_written_down_is_what_the_actors_wrote(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("queue_length", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_replay_gives_the_same_digest_in_any_order_of_turns(seed: int, queue_length: int, tmp_path: Path) -> None:
-    recorded = Crew(experiment(queue_length))
+    recorded = Roles(experiment(queue_length))
     links = recorded.work_in_random_order(seed)
     schedule_file(tmp_path).write_text("".join(f"{report.provenance}\n" for report in recorded.reports))
     for other_seed in (seed, seed + 100, seed + 200):
-        replayed = Crew(replace(experiment(queue_length), replay_schedule=tmp_path))
+        replayed = Roles(replace(experiment(queue_length), replay_schedule=tmp_path))
         assert first_difference(replayed.work_in_random_order(other_seed), links) is None
         assert [report.provenance for report in replayed.reports] == [report.provenance for report in recorded.reports]
 
 
 def test_environments_go_on_until_the_queue_is_full_while_the_learner_does_nothing() -> None:
-    worker_layout = Crew(experiment(queue_length=3))
+    worker_layout = Roles(experiment(queue_length=3))
     work_without(worker_layout)
     assert worker_layout.shared.exchange.completed_rollouts.tolist() == [3] * NUM_ENVS
     assert worker_layout.learner.advance()
@@ -174,7 +174,7 @@ def test_environments_go_on_until_the_queue_is_full_while_the_learner_does_nothi
     assert worker_layout.shared.exchange.completed_rollouts.tolist() == [4] * NUM_ENVS
 
 
-def work_without(worker_layout: Crew) -> None:
+def work_without(worker_layout: Roles) -> None:
     while advance_all([*worker_layout.executors, *worker_layout.actors]):
         pass
 
@@ -183,7 +183,7 @@ def work_without(worker_layout: Crew) -> None:
 def test_an_actor_that_is_overtaken_while_it_decides_answers_again_with_the_newest_version(
     publishes: int, answers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker_layout = Crew(replace(experiment(queue_length=6), algorithm=A2C(learning_rate=0.05)))
+    worker_layout = Roles(replace(experiment(queue_length=6), algorithm=A2C(learning_rate=0.05)))
     work_without(worker_layout)
     assert worker_layout.learner.advance()
     advance_all(worker_layout.executors)  # there is room for one more rollout of each, and version 1 is to act in it
@@ -210,7 +210,7 @@ def test_an_actor_that_is_overtaken_while_it_decides_answers_again_with_the_newe
 
 
 def test_a_batch_of_versions_that_fall_is_caught() -> None:
-    worker_layout = Crew(experiment())
+    worker_layout = Roles(experiment())
     work_without(worker_layout)
     worker_layout.shared.storages["versions"][0, 0, 0] = 1
     with pytest.raises(AssertionError, match="expected versions up to its own that never fall"):
@@ -218,7 +218,7 @@ def test_a_batch_of_versions_that_fall_is_caught() -> None:
 
 
 def test_a_write_into_a_rollout_being_learned_from_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_layout = Crew(experiment())
+    worker_layout = Roles(experiment())
     learn = worker_layout.learner.learn
 
     def learn_while_another_writes(fields: SourceFields) -> dict[str, float]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from htsrl.dataflow.gradient_orders import GradientOrders, Helpers, Order, gradient_arrays
+from htsrl.dataflow.gradient_orders import GradientOrder, GradientOrders, Helpers, gradient_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays
 
-FIRST, SECOND = Order(3, 0, 1, True, 0, 20, 18), Order(3, 1, 1, False, 20, 40, 20)
+FIRST, SECOND = GradientOrder(3, 0, 1, True, 0, 20, 18), GradientOrder(3, 1, 1, False, 20, 40, 20)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_nothing_of_an_order_may_change_before_all_have_answered(block: SharedAr
 
 
 def test_the_learner_rings_after_the_order_and_waits_for_all(block: SharedArrays) -> None:
-    orders, heard = GradientOrders(block), list[tuple[Order | None, list[int]]]()
+    orders, heard = GradientOrders(block), list[tuple[GradientOrder | None, list[int]]]()
 
     def wait(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
         assert not it_is_so()

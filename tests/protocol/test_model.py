@@ -33,7 +33,7 @@ IN_ORDER = {
         "check_versions(",
         "complete(",
         "at_barrier(",
-        "_learn_or",
+        "self.learn(",
         "publish(",
     ),
     "roles/actor.py::Actor._act": ("_fields[name][cells] =", '_fields["versions"][cells] =', "_hand_over("),
@@ -59,6 +59,13 @@ IN_ORDER = {
     "dataflow/gradient_orders.py::GradientOrders.issue": ("self.unanswered()", "_order[1:] =", "_order[0] +="),
     "roles/gradient_worker.py::GradientWorker.advance": ("pending(", "carry_out(", "answer(", "_notify_learner()"),
     "algorithms/gradient.py::Gradient.take": ("self._ask(", "self.shards.take(", "await_answers()", "add_up()"),
+    "dataflow/replicas.py::ReplicaWords.note_draft": ("_reports[replica] =", "_drafted[replica] ="),
+    "roles/replica_learner.py::ReplicaLearner.make_draft": ("complete(", "self.learn(", "note_draft("),
+    "roles/meetings.py::Meetings.hold": ("_wait(", "reports()", "_merge(", "state[NUM_COUNTERS:] ="),
+    "roles/meetings.py::Meetings._merge": ("is_merged(", "model.merge(", "note_merged(", "take_over("),
+    "cluster/crossing.py::Crossing._put": ("_put_fields(", "_capsules.put(", "completed_rollouts[envs] ="),
+    "cluster/crossing.py::Crossing.put_versions": ("rows[...] =", "published_version ="),
+    "cluster/islands.py::RemoteIsland.begin": ("acting_versions()", "whole_rollouts()", "_sent_version ="),
     "algorithms/draft.py::Drafts.begin": ("_gradient.begin(", "_ring.draft("),
 }
 """What the models rely on: these come one after the other in the function."""

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from test_asynchronous import NUM_ENVS
 from test_asynchronous import experiment as tagged_experiment
-from worker_layout import Crew
+from worker_layout import Roles
 
 from htsrl.checkpoint.cut import restore_cut, take_cut
 from htsrl.dataflow.capsules import Capsule, Capsules
@@ -29,7 +29,7 @@ class Historian:
     """Keeps what every rollout was, and the capsule behind it, at the moment when it was complete."""
 
     def __init__(self) -> None:
-        self.worker_layout = Crew(EXPERIMENT)
+        self.worker_layout = Roles(EXPERIMENT)
         self.rollouts: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
         self.capsules: dict[tuple[int, int], tuple[Capsule, bytes]] = {}
         self._read = Capsules.read
@@ -94,9 +94,9 @@ def test_every_environment_is_copied_as_it_stood_at_one_moment(
         begin += size
 
 
-def test_a_crew_goes_on_from_a_cut(historian: Historian, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_resume_from_a_checkpoint(historian: Historian, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = take_cut_while_environments_go_on(historian, monkeypatch)
-    fresh = Crew(EXPERIMENT, prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
+    fresh = Roles(EXPERIMENT, prepare=lambda shared, block: restore_cut(cut, VERSION, shared, block))
     links = fresh.work_in_random_order(seed=1)
     assert len(links) == EXPERIMENT.num_intervals - VERSION
 
@@ -104,6 +104,6 @@ def test_a_crew_goes_on_from_a_cut(historian: Historian, monkeypatch: pytest.Mon
 def test_a_cut_with_more_rollouts_than_the_queue_holds_is_refused(historian: Historian) -> None:
     cut = take_cut(historian.worker_layout.shared, historian.worker_layout.block, VERSION, completed=None)
     cut["completed_rollouts"] = cut["completed_rollouts"] + QUEUE_LENGTH + 1
-    fresh = Crew(EXPERIMENT)
+    fresh = Roles(EXPERIMENT)
     with pytest.raises(CheckpointDamaged, match="has environments at rollouts"):
         restore_cut(cut, VERSION, fresh.shared, fresh.block)

@@ -16,11 +16,11 @@ from htsrl import Experiment
 from htsrl.algorithms.algorithm import Update
 from htsrl.algorithms.update import improve
 from htsrl.dataflow.trajectory import RECURRENT_STATE
-from htsrl.digest import hash_batch
 from htsrl.envs.agents import Outcome, agents_of
 from htsrl.envs.make import make_env
 from htsrl.policies.policy import Decision, Policy
-from htsrl.roles import learner as learner_module
+from htsrl.roles import updater as updater_module
+from htsrl.roles.updater import Updater
 from htsrl.seeding import reset_seed
 from htsrl.spaces.observations import MASK_KEY
 
@@ -154,9 +154,11 @@ def test_every_answer_is_that_to_its_own_row_mask_and_memory(monkeypatch: pytest
     intervals: list[Fields] = []
     referees: list[Referee] = []
 
-    def keep(fields: Any, num_envs: int) -> Any:
+    learn = Updater.learn
+
+    def keep(self: Updater, update: int, fields: Any) -> Any:
         intervals.append(fields)
-        return hash_batch(fields, num_envs)
+        return learn(self, update, fields)
 
     def judge(algorithm: Any, update: Update, draft: Any, batch: Any, discount: float) -> dict[str, float]:
         assert update.behaviour is not None
@@ -165,8 +167,8 @@ def test_every_answer_is_that_to_its_own_row_mask_and_memory(monkeypatch: pytest
         referees[0].judge(intervals[-1], update.behaviour)
         return improve(algorithm, update, draft, batch, discount)
 
-    monkeypatch.setattr(learner_module, "hash_batch", keep)
-    monkeypatch.setattr(learner_module, "improve", judge)
+    monkeypatch.setattr(Updater, "learn", keep)
+    monkeypatch.setattr(updater_module, "improve", judge)
     run(experiment, num_executors=2, num_actors=1)
     assert len(intervals) == num_updates
     assert referees[0].cases.keys() == CASES[name]

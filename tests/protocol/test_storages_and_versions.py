@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import Outcome, assert_same_run, run
 from sabotage_roles import SABOTAGE_VARIABLE, off_by
-from worker_layout import Crew
+from worker_layout import Roles
 
 from htsrl import A2C, EnvironmentFailure, Experiment, HtsrlError
 from htsrl.dataflow.exchange import Exchange
@@ -44,14 +44,14 @@ def oracle(schedule: Literal["hts", "sync"], lag: int | None = None) -> Outcome:
 def test_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(
     schedule: Literal["hts", "sync", "lockstep"], seed: int
 ) -> None:
-    links = Crew(experiment(schedule)).work_in_random_order(seed)
+    links = Roles(experiment(schedule)).work_in_random_order(seed)
     assert first_difference(links, oracle("hts" if schedule == "hts" else "sync").links) is None
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("lag", [0, 1, 2, 4])
 def test_under_any_lag_any_order_of_turns_gives_the_same_digest_over_poisoned_storages(lag: int, seed: int) -> None:
-    worker_layout, ahead = Crew(experiment("hts", lag=lag)), [0]
+    worker_layout, ahead = Roles(experiment("hts", lag=lag)), [0]
 
     def look_how_far_they_are() -> None:
         exchange = worker_layout.shared.exchange
@@ -66,7 +66,7 @@ def test_under_any_lag_any_order_of_turns_gives_the_same_digest_over_poisoned_st
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_under_lockstep_nobody_acts_before_all_have_come_as_far(seed: int) -> None:
-    worker_layout = Crew(experiment("lockstep"))
+    worker_layout = Roles(experiment("lockstep"))
     exchange = worker_layout.shared.exchange
 
     def nobody_is_ahead() -> None:
@@ -85,7 +85,7 @@ def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(sched
 
 
 def test_a_storage_is_poison_when_its_next_rollout_begins_but_for_what_that_rollout_starts_from() -> None:
-    worker_layout = Crew(experiment("sync"))
+    worker_layout = Roles(experiment("sync"))
     while worker_layout.learner.update < 2:
         assert advance_all([*worker_layout.executors, *worker_layout.actors, worker_layout.learner]), "nobody can go on"
     advance_all(worker_layout.executors)  # rollout 2 begins in storage 0, and asks
@@ -102,7 +102,7 @@ def test_executors_that_do_not_wait_for_the_storage_to_be_read_are_caught(lag: i
 
     def caught(seed: int) -> bool:
         try:
-            Crew(experiment("hts", lag=lag), executors_follow=FixedLag(lag + 1)).work_in_random_order(seed)
+            Roles(experiment("hts", lag=lag), executors_follow=FixedLag(lag + 1)).work_in_random_order(seed)
         except AssertionError as error:
             return "expected data of version" in str(error)
         return False
@@ -118,11 +118,11 @@ def test_a_learner_that_does_not_wait_for_the_last_environment_is_caught(monkeyp
     for seed in SEEDS:
         # Whoever meets the poison first: the learner in a version, or an environment in an action.
         with pytest.raises((AssertionError, EnvironmentFailure), match=r"expected data of version|is not one of 0, 1"):
-            Crew(experiment("hts")).work_in_random_order(seed)
+            Roles(experiment("hts")).work_in_random_order(seed)
 
 
 def test_a_write_into_the_storage_being_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_layout = Crew(experiment("hts"))
+    worker_layout = Roles(experiment("hts"))
     learn = worker_layout.learner.learn
 
     def learn_while_another_writes(fields: Fields) -> dict[str, float]:
@@ -145,7 +145,7 @@ def test_a_field_left_over_from_two_rollouts_ago_shows_over_poisoned_storages(mo
         self._storages["bootstrap_values"][storage, :, self.index] = left_over
 
     monkeypatch.setattr(EnvRunner, "_begin_rollout", forget_to_clear_bootstrap_values)
-    difference = first_difference(Crew(experiment("sync")).work_in_random_order(seed=0), oracle("sync").links)
+    difference = first_difference(Roles(experiment("sync")).work_in_random_order(seed=0), oracle("sync").links)
     assert difference is not None
     assert "bootstrap_values" in difference
 

@@ -246,7 +246,13 @@ def test_inline_every_slot_holds_one_whole_step_of_the_named_version(
 
 
 @pytest.mark.parametrize(
-    ("alpha", "schedule"), [(1, "hts"), (1, "sync"), (2, "sync"), (4, "hts"), (5, "hts"), (128, "hts")]
+    ("alpha", "schedule"),
+    [
+        (1, "hts"),
+        (2, "sync"),
+        (5, "hts"),
+        *(pytest.param(*way, marks=pytest.mark.slow) for way in [(1, "sync"), (4, "hts"), (128, "hts")]),
+    ],
 )
 def test_over_processes_with_delays_every_slot_holds_one_whole_step_of_the_named_version(
     alpha: int, schedule: Literal["hts", "sync"], run_processes: Run

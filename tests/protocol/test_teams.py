@@ -21,6 +21,7 @@ from htsrl.digest import hash_batch
 from htsrl.envs.team import Team
 from htsrl.policies.light import LightPolicy
 from htsrl.roles import learner as learner_module
+from htsrl.roles import updater as updater_module
 from htsrl.seeding import reset_seed
 
 NUM_ENVS, SYNC_INTERVAL, SEED = 2, 5, 7
@@ -103,7 +104,7 @@ def test_the_gradient_is_that_of_the_active_rows_alone(monkeypatch: pytest.Monke
 
     experiment = replace(EXPERIMENT, algorithm=algorithm)
     clean = run(experiment)
-    monkeypatch.setattr(learner_module, "improve", spoil)
+    monkeypatch.setattr(updater_module, "improve", spoil)
     assert_same_run(run(experiment), clean)
     assert spoiled > 0
 

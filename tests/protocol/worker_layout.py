@@ -18,7 +18,7 @@ from htsrl.roles.shared import Shared
 from htsrl.schedules.schedule import Schedule
 
 
-class Crew:
+class Roles:
     """An executor per environment, two actors and the learner, over storages poisoned before they are written."""
 
     def __init__(

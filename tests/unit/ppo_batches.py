@@ -9,9 +9,10 @@ from torch import Tensor
 from updates import PPOProgress
 
 from htsrl.algorithms.batch import Batch
-from htsrl.algorithms.ppo import Clips, Minibatch
+from htsrl.algorithms.ppo import PPO
+from htsrl.algorithms.ppo.algorithm import Clips, Minibatch
 from htsrl.algorithms.returns import Transitions
-from htsrl.config import PPO, Network
+from htsrl.config import Network
 from htsrl.policies.policy import Policy, build_policy
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (3,), np.float32)

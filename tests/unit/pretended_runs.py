@@ -10,7 +10,7 @@ from pathlib import Path
 from htsrl.digest import Link
 from htsrl.metrics.result import RunResult
 from htsrl.runs.folder import RunFolder
-from htsrl.sweeps.job import Job, JobEnd
+from htsrl.sweeps.job import JobEnd, TrainJob
 from htsrl.sweeps.pool import Launch
 
 
@@ -21,13 +21,14 @@ class Killed(Exception):
 class PretendedRun:
     """Writes its metrics bit by bit, each time somebody asks whether it has ended."""
 
-    def __init__(self, job: Job, chance: random.Random, diverges_above: float) -> None:
+    def __init__(self, job: TrainJob, chance: random.Random, diverges_above: float) -> None:
         self._job, self._chance = job, chance
         self._written, self._is_terminated = 0, False
         experiment = job.config.experiment
         self._total = experiment.num_intervals
         rate, epochs = experiment.algorithm.learning_rate, experiment.algorithm.epochs
         self._diverges_after = (epochs + experiment.seed - 1) % self._total if rate > diverges_above else None
+        self._silent_updates = (epochs + experiment.seed) % 3
         self._batch = experiment.batch_steps
         # Best at 1e-3, better with more epochs, and a little noise that is the seed's.
         self._goodness = -abs(math.log10(experiment.algorithm.learning_rate) + 3) + experiment.algorithm.epochs / 10
@@ -58,7 +59,9 @@ class PretendedRun:
 
     def _write(self) -> None:
         self._written += 1
-        metrics = {"step": self._written * self._batch, "rollout/ep_rew_mean": self._goodness * self._written}
+        # At first no episode has ended, in some runs for longer than in others.
+        mean_return = self._goodness * self._written if self._written > self._silent_updates else None
+        metrics = {"step": self._written * self._batch, "rollout/ep_rew_mean": mean_return}
         link = Link(self._written - 1, self._digest(), "", {}, "")
         _append(self._job.run_dir / "metrics.jsonl", json.dumps(metrics))
         _append(self._job.run_dir / "digest.jsonl", link.to_json())
@@ -79,7 +82,7 @@ def launcher(seed: int, kill_after: int | None = None, diverges_above: float = m
     """
     chance, started = random.Random(seed), list[Path]()
 
-    def launch(job: Job) -> PretendedRun:
+    def launch(job: TrainJob) -> PretendedRun:
         started.append(job.run_dir)
         if kill_after is not None and len(started) > kill_after:
             raise Killed

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
+from htsrl.algorithms.a2c import A2C
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.optimizers import NUM_VECTORS
-from htsrl.config import A2C, AlgorithmSettings, Experiment, Network
+from htsrl.config import AlgorithmSettings, Experiment, Network
 from htsrl.dataflow.parameters import parameter_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.storage import Storages
-from htsrl.dataflow.trajectory import RECURRENT_STATE, trajectory_spec
+from htsrl.dataflow.trajectory import RECURRENT_STATE, Stored, trajectory_spec
 from htsrl.envs.observing import ObservationWriter
 from htsrl.policies.policy import policy_for
 from htsrl.spaces import Interface
@@ -146,7 +147,7 @@ class Rollout:
             seed=world.seed,
         )
         self.policy = policy_for(self.experiment, self.interface, NUM_ENVS)
-        self.spec = trajectory_spec(self.interface, NUM_STEPS, NUM_ENVS, state_size=self.policy.state_size)
+        self.spec = trajectory_spec(self.interface, NUM_STEPS, NUM_ENVS, Stored(self.policy.state_size))
         vectors = NUM_VECTORS[self.experiment.algorithm.optimizer]
         self.block = SharedArrays([*self.spec.arrays(), *parameter_arrays(self.policy, vectors)])
         self.block.close_fd()

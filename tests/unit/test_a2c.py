@@ -15,12 +15,13 @@ from recorded_draft import recorded_draft
 from torch import nn
 from updates import Lengths, a2c_update, improve
 
-from htsrl.algorithms.a2c import a2c_loss
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.a2c.algorithm import a2c_loss
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Drafts
 from htsrl.algorithms.optimizers import NUM_VECTORS
 from htsrl.algorithms.returns import Transitions
-from htsrl.config import A2C, Experiment, Network
+from htsrl.config import Experiment, Network
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from htsrl import A2C, PPO, Config, Experiment, Network, Placement
-from htsrl.placements import survey
+from htsrl.placements import surveyed
 from htsrl.placements.survey import draw_blueprint
 from htsrl.policies import activations
 from htsrl.policies.images import NatureCnn
@@ -156,7 +156,7 @@ def test_what_takes_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch)
     policy = policy_for("channels_first")
     numbers = sum(int(np.prod(shape)) for shape in policy.activation_shapes.values())
     num_bytes = 4 * numbers * 4 * 8 * 2  # of floats, in columns, steps and storages
-    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", num_bytes)
+    monkeypatch.setattr(surveyed, "MAX_KEPT_BYTES", num_bytes)
     assert keeps(A2C(), "hts")
-    monkeypatch.setattr(survey, "MAX_KEPT_BYTES", num_bytes - 1)
+    monkeypatch.setattr(surveyed, "MAX_KEPT_BYTES", num_bytes - 1)
     assert not keeps(A2C(), "hts")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from htsrl.config import A2C, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Experiment
 from htsrl.errors import ConfigError
 from htsrl.statistics.intervals import Interval
 from htsrl_bench import lag_learning

@@ -15,8 +15,9 @@ import pytest
 from terminal_run import run_on_terminal, screen_after
 
 import htsrl
-from htsrl.config import A2C, Config, Experiment, Placement
-from htsrl.errors import ConfigError, RunFolderError
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Config, Experiment, Placement
+from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.roles.rollout_finisher import RolloutFinisher
 from htsrl.runs.lock import RunLock
 from htsrl.statistics.curve import mean_over
@@ -25,8 +26,9 @@ from htsrl_bench.announcer import Announcer
 from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import MAX_POINTS, Learned
 from htsrl_bench.learning import Learning, train_or_go_on
+from htsrl_bench.peers import sb3_learning
 from htsrl_bench.tables.learning import LearningTable
-from htsrl_bench.tasks import Task
+from htsrl_bench.tasks import TASKS, Task
 from htsrl_bench.verdict import Verdict
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
@@ -96,11 +98,47 @@ def test_an_unknown_task_is_refused_before_anything_is_trained() -> None:
         LearningTable(tasks=("cartpole-ppo", "chess")).run()
 
 
+def test_stable_baselines_is_asked_only_for_what_it_is_given_the_settings_of(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="way sb3 knows the tasks pendulum-sac, halfcheetah-sac, not cartpole-ppo"):
+        LearningTable(tasks=("cartpole-ppo",), ways=("hts", "sb3"), venvs=tmp_path).run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_stable_baselines_learned_is_kept_like_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fake.py").write_text(FAKE_SB3)
+    fake = replace(sb3_learning.PEER, off_policy_module="fake", scripts=tmp_path)
+    monkeypatch.setattr(sb3_learning, "PEER", fake)
+    task = TASKS["pendulum-sac"]
+    learning = replace(
+        tiny_learning(tmp_path),
+        ways=("sb3",),
+        stable_baselines=sb3_learning.StableBaselines(Path(sys.executable), "2"),
+    )
+
+    [learned] = learning.learn(task, Announcer(1))
+
+    assert (learned.way, learned.steps, learned.score, learned.mean_over_run) == ("sb3", 10_000, -150.0, -600.0)
+    assert learned.steps_per_second == 500
+    (tmp_path / "fake.py").write_text("raise SystemExit('no such module')")
+    assert learning.learn(task, Announcer(1)) == [learned]
+    with pytest.raises(HtsrlError, match="Stable-Baselines3 did not train Pendulum-v1: no such module"):
+        replace(learning, finished=FinishedRuns(None)).learn(task, Announcer(1))
+
+
+FAKE_SB3 = """
+import json, sys
+steps = json.load(open(sys.argv[1]))["total_steps"]
+found = {"score": -150.0, "score_deviation": 1.0, "curve": [[0, -1000.0, 0.0], [steps, -200.0, 20.0]]}
+json.dump(found, open("learned.json", "w"))
+"""
+
+
 def test_bench_learning_trains_evaluates_and_draws(tmp_path: Path) -> None:
     script = """
 from htsrl_bench.tasks import TASKS, Task
 from htsrl.cli.main import main
-from htsrl.config import A2C, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Experiment
 TASKS["tiny"] = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
 ways = ["hts", "sync", "async-uncorrected"]
 where = ["--placement", "inline", "--output", OUTPUT, "--finished-runs", f"{OUTPUT}/runs"]
@@ -178,8 +216,9 @@ LEARNS_TINY = """
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learning import Learning
-from htsrl_bench.tasks import Task
-from htsrl.config import A2C, Experiment, Placement
+from htsrl_bench.tasks import TASKS, Task
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Experiment, Placement
 
 task = Task("tiny", Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000), goal=5)
 Learning(("hts",), (1,), Placement(backend="inline", tensorboard=False), FinishedRuns(None)).learn(task, Announcer(1))
@@ -209,7 +248,8 @@ def test_a_run_that_was_killed_in_its_first_checkpoint_begins_anew(tmp_path: Pat
     script = """
 from pathlib import Path
 from htsrl_bench.learning import train_or_go_on
-from htsrl.config import A2C, Config, Experiment, Placement
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Config, Experiment, Placement
 experiment = Experiment("CartPole-v1", algorithm=A2C(), sync_interval=16, total_steps=5_000)
 print(train_or_go_on(Config(experiment, Placement(backend="inline", progress="off", run_dir=Path(RUN_DIR)))))
 """.replace("RUN_DIR", repr(str(tmp_path / "run")))

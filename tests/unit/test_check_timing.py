@@ -69,6 +69,9 @@ def test_an_executor_with_several_environments_waits_for_their_sum() -> None:
 
 def test_who_computes_is_given_cores_and_who_waits_executors() -> None:
     assert f"--num-executors {min(16, available_cores())} here" in executors_advice(times_of([1.0, 1.0], cpu_share=0.9))
+    assert f"{max(available_cores() - 1, 1)} here" in executors_advice(times_of([1e-5, 1e-5], cpu_share=0.9)), (
+        "as a run"
+    )
     assert "--num-executors 16 for --num-envs 16" in executors_advice(times_of([1.0, 1.0], cpu_share=0.1))
 
 

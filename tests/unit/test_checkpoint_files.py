@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from htsrl.checkpoint.arrays import CODES, to_pieces
+from htsrl.array_file import CODES, to_pieces
 from htsrl.checkpoint.files import (
     Checkpoint,
     commit_checkpoint,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, check_env, preset, train
-from htsrl.config.check import check, check_shards
+from htsrl.config.check import check
+from htsrl.config.check_sizes import check_shards
 from htsrl.config.fit import choices, fitted
 
 ENVS = st.integers(1, 40)

@@ -18,8 +18,8 @@ from htsrl.envs.check.claims import (
     free_steps_per_second,
 )
 from htsrl.errors import ConfigError
+from htsrl.planning.soft_barrier import hts_seconds
 from htsrl_bench.simulations import (
-    hts_seconds,
     simulate_hts_steps_per_second,
     simulate_lag,
     simulate_steps_per_second,

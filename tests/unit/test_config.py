@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, train
 from htsrl.config import available_cores, with_seed
-from htsrl.config.check import check, check_shards
+from htsrl.config.check import check
+from htsrl.config.check_sizes import check_shards
 
 ENV = "CartPole-v1"
 

@@ -15,9 +15,10 @@ from updates import improve, ppo_update
 
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.lag_correction import PPOCorrection
-from htsrl.algorithms.ppo import ppo_loss
+from htsrl.algorithms.ppo import PPO
+from htsrl.algorithms.ppo.algorithm import ppo_loss
 from htsrl.algorithms.returns import gae
-from htsrl.config import PPO, Experiment
+from htsrl.config import Experiment
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.distributions import Categorical
 from htsrl.policies.policy import Policy
@@ -171,6 +172,14 @@ def test_weights_have_a_bound_and_are_exactly_one_without_a_lag() -> None:
     data = replace(rows(log_probs, torch.ones(4)), behaviour_log_probs=older)
     assert data.weights(2.0).tolist() == [1.0, pytest.approx(1.5), pytest.approx(0.25), 2.0]
     assert data.weights(1.0).tolist() == [1.0, 1.0, pytest.approx(0.25), 1.0]
+
+
+@pytest.mark.parametrize("maximum", [1.0, 3.0])
+def test_the_bound_of_a_weight_is_the_setting(maximum: float) -> None:
+    uniform = Categorical(torch.zeros(1, 2))
+    data = replace(rows(torch.tensor([-math.log(2)]), torch.ones(1)), behaviour_log_probs=torch.tensor([-9.0]))
+    settings = replace(RAW, max_importance_weight=maximum)
+    assert ppo_loss(uniform, torch.zeros(1), data, settings, clips(settings)).policy.item() == pytest.approx(-maximum)
 
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])

@@ -13,8 +13,10 @@ from recorded_draft import recorded_draft
 from torch import Tensor
 from updates import improve
 
+from htsrl.algorithms.a2c import A2C
 from htsrl.algorithms.delayed_update import delayed
-from htsrl.config import A2C, PPO, Experiment, Network
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Experiment, Network
 from htsrl.policies.policy import Policy, build_policy
 
 pytestmark = pytest.mark.usefixtures("fixed_seed")

@@ -73,7 +73,7 @@ def htsrl_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str
 def test_the_commands_show_it_and_print_the_score_alone(
     cartpole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
 ) -> None:
-    monkeypatch.setattr("htsrl.metrics.episode_progress.PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr("htsrl.metrics.line_progress.PLAIN_SECONDS", 0.0)
     out, err = htsrl_says(capsys, "eval", str(cartpole), "--episodes", "3")
     assert out.startswith("score")
     assert "evaluated 3/3 episodes" in err
@@ -93,7 +93,7 @@ class Gone:
 
 
 def test_a_terminal_that_is_gone_ends_no_evaluation(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("htsrl.metrics.episode_progress.PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr("htsrl.metrics.line_progress.PLAIN_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", Gone())
     with EpisodeProgress(2, "live") as shown:
         assert len(htsrl.evaluate(cartpole, 2, watch=shown.update).returns) == 2

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import pytest
 
 import htsrl
+from htsrl import Config, Experiment, Placement
 from htsrl.envs.make import make_env
 from htsrl.envs.origins import Origins, _package_of, origins_of
 from htsrl.fingerprint import Fingerprint
+from htsrl.runs.start import fingerprint_for
 from htsrl.source_hashes import CANNOT_CHANGE_BITS, code_hashes
 
 PACKAGE = Path(htsrl.__file__).parent
@@ -131,6 +134,14 @@ def test_a_fingerprint_survives_its_document_and_an_older_one_says_unknown() -> 
 def test_a_document_that_is_no_fingerprint_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         Fingerprint.from_document(asdict(FINGERPRINT) | change)
+
+
+def test_a_run_has_what_is_behind_its_environment_in_its_fingerprint() -> None:
+    config = Config(Experiment("CartPole-v1"), Placement("inline"))
+    origins = Origins({"ale-py": "0.11"}, {"mine": "c1"})
+    blueprint: Any = SimpleNamespace(config=config, experiment=config.experiment, origins=origins)
+    found = fingerprint_for(blueprint)
+    assert (found.packages, found.own_modules) == (origins.packages, origins.own_modules)
 
 
 # What is behind an environment.

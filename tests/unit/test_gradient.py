@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from updates import Lengths, PPOProgress, a2c_objective, a2c_update, ppo_objective, ppo_update
 
-from htsrl.algorithms.a2c import A2CTargets
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.a2c.algorithm import A2CTargets
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.gradient import Gradient, GradientShards
 from htsrl.algorithms.lag_correction import ppo_correction_of
-from htsrl.algorithms.ppo import PPOTargets
+from htsrl.algorithms.ppo import PPO
+from htsrl.algorithms.ppo.algorithm import PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Rows, count, cut
-from htsrl.config import A2C, PPO, Network
+from htsrl.config import Network
 from htsrl.dataflow.gradient_orders import MAX_PARTS
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import Policy, build_policy

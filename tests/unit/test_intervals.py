@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from htsrl.statistics.aggregates import interquartile_mean
 from htsrl.statistics.intervals import CONFIDENCE, Interval, mean_interval, paired_interval, t_quantile
+from htsrl.statistics.stratified import interquartile_interval
 
 NUM_TRIALS = 3000
 SKEW_ALLOWANCE = 0.01
@@ -73,6 +75,44 @@ def test_a_paired_interval_covers_where_seeds_have_effects_in_common_and_is_as_w
         widths.append(interval.high - interval.low)
     assert covered / NUM_TRIALS == pytest.approx(CONFIDENCE, abs=BINOMIAL_ERROR)
     assert np.median(widths) < 20  # 100 times that where the seeds' own effects were counted
+
+
+# Over several tasks
+
+TASKS = {1: [(0.7, 0.3)], 3: [(0.2, 0.05), (0.7, 0.14), (1.2, 0.4)], 8: [(0.1 * task, 0.2) for task in range(8)]}
+"""Mean and deviation of normalised scores, by the number of tasks."""
+
+
+def scores(num_tasks: int, num_runs: int, generator: np.random.Generator) -> np.ndarray:
+    return np.array([generator.normal(*task, num_runs) for task in TASKS[num_tasks]])
+
+
+@pytest.mark.parametrize("num_runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("num_tasks", list(TASKS))
+def test_an_interval_over_tasks_covers_nearly_what_it_says(num_tasks: int, num_runs: int) -> None:
+    true = interquartile_mean(scores(num_tasks, 20_000, np.random.default_rng(0)))
+    generator, num_trials = np.random.default_rng(num_runs), 400
+    found = [interquartile_interval(scores(num_tasks, num_runs, generator).tolist()) for _ in range(num_trials)]
+    covered = sum(interval is not None and interval.low <= true <= interval.high for interval in found)
+    assert covered / num_trials > 0.9  # 0.91 to 0.99; a stratified bootstrap of 2 runs covers 0.5 to 0.8
+
+
+def test_an_interval_over_tasks_knows_where_it_knows_nothing() -> None:
+    assert interquartile_interval([[1.0], [2.0, 3.0, 4.0, 5.0]]) is None
+    assert interquartile_interval([[1.0, 2.0], [3.0, 4.0]]) is None
+    nothing_is_cut, plain = interquartile_interval([[1.0, 2.0, 4.0]]), mean_interval([1.0, 2.0, 4.0])
+    assert nothing_is_cut is not None
+    assert plain is not None
+    assert (nothing_is_cut.low, nothing_is_cut.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_an_interval_over_tasks_by_hand() -> None:
+    """Of 0, 1, 2, 4, 5, 6 the ends become 1 and 5, and count for 6/4: variances 3 (1/3) (1.5)^2 / 36 each."""
+    interval = interquartile_interval([[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]])
+    assert interval is not None
+    assert interval.mean == 3.0
+    # Two independent runs are left in each task: one degree of freedom each, so two in all.
+    assert interval.high - 3.0 == pytest.approx(t_quantile(CONFIDENCE, 2) * math.sqrt(2 * 1.5**2 / 36))
 
 
 # Numbers by hand

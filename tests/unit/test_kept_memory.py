@@ -11,7 +11,8 @@ from typing import Any
 import gymnasium
 from helpers import run
 
-from htsrl.config import A2C, Experiment
+from htsrl.algorithms.a2c import A2C
+from htsrl.config import Experiment
 from htsrl.numerics import KEPT_MEMORY
 
 AGAIN_AND_AGAIN = """

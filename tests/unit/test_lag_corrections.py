@@ -15,11 +15,12 @@ from test_vtrace import slow_vtrace
 from torch import Tensor, nn
 from updates import Lengths, a2c_update
 
-from htsrl.algorithms.a2c import a2c_loss
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.a2c.algorithm import a2c_loss
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.lag_correction import correction_of
 from htsrl.algorithms.returns import Transitions, gae, true_next_values
-from htsrl.config import A2C, Network
+from htsrl.config import Network
 from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import Policy, build_policy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -154,8 +155,8 @@ def test_a_cycle_would_be_found() -> None:
 
 
 def test_this_file_follows_imports_that_exist() -> None:
-    assert "htsrl.algorithms.returns" in imports_of("htsrl.algorithms.a2c")
-    assert "htsrl.dataflow.shared_arrays" in everything_imported_by("htsrl.algorithms.a2c")
+    assert "htsrl.algorithms.returns" in imports_of("htsrl.algorithms.a2c.algorithm")
+    assert "htsrl.dataflow.shared_arrays" in everything_imported_by("htsrl.algorithms.a2c.algorithm")
     assert "htsrl.roles.learner" in everything_imported_by("htsrl.placements.worker")
 
 
@@ -168,3 +169,52 @@ def test_what_executors_run_imports_no_torch() -> None:
         [sys.executable, "-c", f"import sys\n{script}"], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=120
     )
     assert completed.returncode == 0, completed.stderr
+
+
+# What is made and asked.
+
+MANY_ARGUMENTS = {"htsrl.envs.atari.environment.Atari"}
+"""An environment's arguments are its settings."""
+
+
+def classes_of(module: str) -> dict[str, ast.ClassDef]:
+    found = [node for node in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(node, ast.ClassDef)]
+    return {f"{module}.{node.name}": node for node in found}
+
+
+def test_no_constructor_takes_more_than_six_arguments() -> None:
+    classes = {name: node for module in MODULES for name, node in classes_of(module).items()}
+    made = {
+        name: len(member.args.args) + len(member.args.kwonlyargs) - 1
+        for name, node in classes.items()
+        for member in node.body
+        if isinstance(member, ast.FunctionDef) and member.name == "__init__"
+    }
+    assert {name for name, number in made.items() if number > 6} == MANY_ARGUMENTS
+
+
+def test_nobody_asks_which_algorithm_schedule_or_source_it_is() -> None:
+    closed = ("algorithms", "schedules", "sources")
+    names = {name.rpartition(".")[2] for m in MODULES if layer_of(m) in closed for name in classes_of(m)}
+    asked = [
+        f"{module} asks for {ast.unparse(node)}"
+        for module in MODULES
+        if layer_of(module) not in closed
+        for node in ast.walk(ast.parse(MODULES[module].read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        if names & set(re.findall(r"\w+", ast.unparse(node.args[1])))
+    ]
+    assert not asked
+
+
+DEEDS = {"advance", "append", "close", "pop", "put", "release", "remove", "send", "step", "take", "update", "write"}
+
+
+def test_no_deed_is_done_within_an_assertion() -> None:
+    """`python -O` leaves assertions out, and everything that is called in them."""
+    found = []
+    for module, path in MODULES.items():
+        assertions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
+        calls = [node.func for one in assertions for node in ast.walk(one.test) if isinstance(node, ast.Call)]
+        found += [(module, name) for func in calls if (name := getattr(func, "attr", getattr(func, "id", ""))) in DEEDS]
+    assert found == []

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from random_worlds import NUM_ENVS, Rollout, World, worlds
 from torch import Tensor, nn
 
-from htsrl.config import A2C, PPO, Config, Experiment, Network, Placement
+from htsrl.algorithms.a2c import A2C
+from htsrl.algorithms.ppo import PPO
+from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.placements.survey import draw_blueprint

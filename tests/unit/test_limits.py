@@ -125,6 +125,7 @@ def test_bench_limits_writes_a_record_and_a_picture(tmp_path: Path) -> None:
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_each_work_has_a_record_of_its_own_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     works = ("cartpole-ppo", "halfcheetah-ppo")
     LimitsTable(work=works, seconds_per_part=0.01, repetitions=1, output=tmp_path).run()

@@ -131,7 +131,7 @@ def test_a_refusal_and_the_recovery_are_told_once_each(path: Path, disk: SmallDi
             file.write("a line")
     file.close()
 
-    refusal = f"{path}: No space left on device; training goes on, and what belongs there is kept"
+    refusal = f"{path}: No space left on device; training continues, and what belongs there is kept"
     recovery = f"{path} can be written again; nothing of it is missing"
     assert said == [refusal, recovery] * 2
 

@@ -14,8 +14,8 @@ from gymnasium import spaces
 from helpers import run
 
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network, Placement, evaluate, train
-from htsrl.algorithms import ppo
 from htsrl.algorithms.draft import Drafts
+from htsrl.algorithms.ppo import algorithm as ppo
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -12,8 +14,14 @@ from helpers import Outcome, assert_same_run, run
 from safetensors.numpy import load_file
 
 from htsrl import Config, Experiment, ObserverFailed, Placement, RunResult, resume, train
+from htsrl.digest import Link
+from htsrl.errors import StopRequested
+from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.sinks import read_json_lines
 from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent
+from htsrl.placements.messages import ReportReader, ReportWriter
+from htsrl.placements.supervisor import Listeners, Supervisor
+from htsrl.placements.worker_process import WorkerProcess
 
 
 class Telling(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -183,3 +191,28 @@ def test_an_object_without_all_hooks_is_an_observer_too(tmp_path: Path) -> None:
 
     observer = OnlyTheEnd()
     assert train_watched(tmp_path, observer) == observer.result
+
+
+def test_a_stop_waits_until_all_that_was_read_with_its_update_is_passed_on() -> None:
+    """Else the digest would lack an update that the last checkpoint has, and the run could not be resumed."""
+    read_fd, write_fd = os.pipe()
+    writer, passed_on = ReportWriter(write_fd), list[int]()
+
+    def on_report(report: UpdateReport) -> None:
+        passed_on.append(report.version)
+        if report.version == 1:
+            raise StopRequested("enough")
+
+    for version in (1, 2, 3):
+        link = Link(version - 1, "", "", {}, "")
+        writer.update(UpdateReport(version, 8 * version, {}, link, finished=False))
+    supervisor = Supervisor.__new__(Supervisor)
+    supervisor._workers = {0: cast(WorkerProcess, SimpleNamespace(report_reader=ReportReader(read_fd)))}
+    supervisor._listeners = Listeners(on_report, on_checkpoint=print, on_restart=print)
+
+    with pytest.raises(StopRequested, match="enough"):
+        supervisor._listen_to(0)
+
+    assert passed_on == [1, 2, 3]
+    os.close(read_fd)
+    os.close(write_fd)

@@ -12,10 +12,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from htsrl.algorithms.a2c import A2C
 from htsrl.algorithms.draft import Draft, Drafts
 from htsrl.algorithms.optimizers import BLOCK, NUM_VECTORS, optimizer_of
+from htsrl.algorithms.ppo import PPO
 from htsrl.algorithms.sequences import Chosen, Rows
-from htsrl.config import A2C, PPO, AlgorithmSettings, Network
+from htsrl.config import AlgorithmSettings, Network
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing, parameter_arrays
 from htsrl.dataflow.shared_arrays import SharedArrays

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,14 +17,15 @@ import tyro
 from htsrl.envs.make import make_env
 from htsrl.errors import ConfigError
 from htsrl_bench.command import Bench
+from htsrl_bench.highlights import highlights_of
 from htsrl_bench.peers import command, comparison, environments, process
 from htsrl_bench.peers.command import PeersTable
 from htsrl_bench.peers.comparison import Installed, Measured, PeersBench, Row, measure, rows
 from htsrl_bench.peers.failures import PeerFailed, last_words
-from htsrl_bench.peers.frameworks import PEERS, SCRIPTS, Peer
+from htsrl_bench.peers.frameworks import OFF_POLICY, PEERS, SCRIPTS, WIDEST, Peer, Source
 from htsrl_bench.peers.rate import Reading, Window, parse
 from htsrl_bench.peers.scripts.peer.envs import make_atari
-from htsrl_bench.peers.scripts.peer.job import Job
+from htsrl_bench.peers.scripts.peer.job import Job, OffPolicyJob
 from htsrl_bench.peers.table import tables
 from htsrl_bench.peers.work import WORK, htsrl_config, job
 
@@ -84,14 +87,27 @@ def test_only_runs_that_overlap_are_skipped_for_two_updates(tmp_path: Path) -> N
 # The work
 
 
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("work", [work for work in WORK if work not in OFF_POLICY])
 def test_peers_are_told_all_of_the_work(work: str) -> None:
     told = Job(**json.loads(json.dumps(job(work))))
 
-    assert told.num_envs == 16
-    assert (told.batch_steps, told.minibatch_steps) == ((80, 80) if work.endswith("a2c") else (2048, 512))
-    assert told.epochs == (1 if work.endswith("a2c") else 4)
+    is_wide = work == WIDEST
+    assert told.num_envs == (4096 if is_wide else 16)
+    sizes = (262_144, 32_768) if is_wide else (80, 80) if work.endswith("a2c") else (2048, 512)
+    assert (told.batch_steps, told.minibatch_steps) == sizes
+    assert told.epochs == (1 if is_wide or work.endswith("a2c") else 4)
     assert {field.name for field in fields(Job)} == set(job(work))
+
+
+@pytest.mark.parametrize("work", OFF_POLICY)
+def test_peers_are_told_all_of_the_work_with_a_replay_buffer(work: str) -> None:
+    told = OffPolicyJob(**json.loads(json.dumps(job(work))))
+
+    assert told.gradient_steps == told.num_envs * told.rollout_steps, "one for each step of an environment"
+    assert told.hidden_sizes == list(WORK[work].network.hidden_sizes)
+    assert {field.name for field in fields(OffPolicyJob)} == set(job(work))
+    assert [name for name, peer in PEERS.items() if peer.variants_of(work)] == ["sb3"]
+    assert PEERS["sb3"].module_of(work) == "peer.sb3_off_policy"
 
 
 def test_htsrl_is_measured_as_it_comes() -> None:
@@ -142,12 +158,15 @@ def test_every_peer_has_pinned_packages(name: str) -> None:
     pinned = {line.split("==")[0].split("[")[0] for line in peer.requirements.read_text().splitlines() if "==" in line}
 
     assert "torch" in pinned
-    assert set(peer.packages) <= pinned
+    assert set(peer.packages) <= pinned | ({name} if peer.source else set())
 
 
 def test_a_variant_may_exist_for_some_work_only() -> None:
     assert PEERS["cleanrl"].variants_of("pong-a2c") == ["native", "sync", "async"]
     assert PEERS["cleanrl"].variants_of("halfcheetah-ppo") == ["sync", "async"]
+    assert PEERS["cleanrl"].variants_of(WIDEST) == ["native"]
+    assert not PEERS["sb3"].variants_of(WIDEST)
+    assert not PEERS["pufferlib"].variants_of("pong-ppo")
 
 
 # Who is best
@@ -199,22 +218,82 @@ def test_all_take_turns_and_hopeless_variants_are_not_repeated(tmp_path: Path, m
     rates = {("A", "slow"): 69.0, ("A", "quick"): 100.0, ("B", "only"): 1.0}
     ran: list[str] = []
 
-    def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) -> float:
+    def run_peer(peer: Peer, python: Path, variant: str, work: str, window: Window) -> process.Speed:
         ran.append(f"{peer.title} {variant}")
-        return rates[peer.title, variant]
+        return process.Speed(rates[peer.title, variant], 5.0)
 
-    def run_htsrl(work: str, window: Window) -> float:
-        ran.append("htsrl")
-        return 200.0
+    def run_htsrl(work: str, precision: str, window: Window) -> process.Speed:
+        ran.append(f"htsrl {precision}")
+        return process.Speed(200.0, 10.0)
 
     monkeypatch.setattr(process, "run_peer", run_peer)
     monkeypatch.setattr(process, "run_htsrl", run_htsrl)
     python = Path(sys.executable)
 
-    measured = measure(_bench(tmp_path, repetitions=2), Installed({"a": python, "b": python}, {}, {}))
+    bench = replace(_bench(tmp_path, repetitions=2), precisions=("float32", "bfloat16"))
+    measured = measure(bench, Installed({"a": python, "b": python}, {}, {}))
 
-    assert ran == ["htsrl", "A slow", "A quick", "B only", "htsrl", "A quick", "B only"]
-    assert [run.repetition for run in measured] == [1, 1, 1, 1, 2, 2, 2]
+    ours = ["htsrl float32", "htsrl bfloat16"]
+    assert ran == [*ours, "A slow", "A quick", "B only", *ours, "A quick", "B only"]
+    assert [run.repetition for run in measured] == [1, 1, 1, 1, 1, 2, 2, 2, 2]
+    text = tables(bench, rows(bench, measured))[2].markdown()
+    assert "| htsrl bfloat16 | 10 (10 to 10) | 100,000 " in text
+
+
+def test_bfloat16_is_compared_with_float32_of_the_same_repetition(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, repetitions=2)
+    sides = {("htsrl", ""): (100.0, 50.0), ("htsrl", "bfloat16"): (150.0, 100.0), ("b", "only"): (75.0, 50.0)}
+    measured = [
+        Measured("pong-a2c", side, variant, repetition, rate)
+        for (side, variant), rates in sides.items()
+        for repetition, rate in enumerate(rates, start=1)
+    ]
+
+    (row,) = found = rows(bench, measured)
+
+    assert row.in_half is not None
+    assert row.in_half.over_float32 is not None
+    assert (row.in_half.over_float32.lowest, row.in_half.over_float32.highest) == (1.5, 2.0)
+    cells = [cell.strip() for cell in tables(bench, found)[0].markdown().splitlines()[2].split("|")]
+    assert cells[-4:-1] == ["125 (100 to 150)", "1.75 (1.50 to 2.00)", "2.00 (2.00 to 2.00)"]
+
+
+def test_a_package_is_built_where_its_set_up_finds_what_it_would_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = tmp_path / "thing-1.0"
+    built.mkdir()
+    (built / "setup.py").touch()
+    (tmp_path / "nvcc").touch()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def run(command: list[str], failure: str, folder: Path, variables: dict[str, str]) -> str:
+        assert command[-1] == "thing==1.0"
+        assert str(tmp_path) not in variables["PATH"].split(os.pathsep)
+        subprocess.run([sys.executable, "-c", ""], cwd=built, env={**os.environ, **variables}, check=True)
+        return ""
+
+    monkeypatch.setattr(environments, "_run", run)
+
+    environments._build(Path("python"), Source("thing==1.0", ("assets",)))
+
+    assert (built / "assets").is_dir()
+
+
+def test_on_a_busy_machine_cpu_time_is_the_result(tmp_path: Path) -> None:
+    bench = _bench(tmp_path)
+    measured = [
+        Measured("pong-a2c", "htsrl", "", 1, 900.0, 2.0),
+        Measured("pong-a2c", "a", "quick", 1, 100.0, 3.0),
+        Measured("pong-a2c", "b", "only", 1, 200.0, 8.0),
+    ]
+    (row,) = found = rows(bench, measured)
+
+    ((_, said),) = highlights_of("peers-x", {"work": {"pong-a2c": row.document()}, "busy": True})
+
+    assert said == "1.50x a quick in steps for a core-second (500,000), on a busy machine"
+    assert "The machine was busy" in tables(bench, found, busy=True)[0].markdown()
+    assert "The machine was busy" not in tables(bench, found)[0].markdown()
 
 
 def test_last_words_are_those_that_say_something(tmp_path: Path) -> None:
@@ -265,7 +344,7 @@ def test_a_comparison_from_the_virtual_environment_to_the_record(
     absent = replace(fake, title="Absent")
     monkeypatch.setattr(command, "PEERS", {"fake": fake, "absent": absent})
     monkeypatch.setattr(comparison, "WARM_UP_SECONDS", 0.5)
-    table = PeersTable(("cartpole-ppo",), ("fake", "absent"), 1, 1.0, tmp_path / "venvs", tmp_path / "out")
+    table = PeersTable(("cartpole-ppo",), ("fake", "absent"), 1, 1.0, tmp_path / "venvs", output=tmp_path / "out")
 
     assert table.run() == 0
 

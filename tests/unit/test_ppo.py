@@ -11,9 +11,9 @@ import torch
 from ppo_batches import CLIP, RAW, clips, rows
 from torch import Tensor
 
-from htsrl.algorithms.ppo import Minibatch, PPOLoss, ppo_loss
+from htsrl.algorithms.ppo import PPO
+from htsrl.algorithms.ppo.algorithm import Minibatch, PPOLoss, ppo_loss
 from htsrl.algorithms.statistics import normalized
-from htsrl.config import PPO
 from htsrl.policies.distributions import Categorical, DiagonalGaussian
 
 pytestmark = pytest.mark.usefixtures("fixed_seed")

@@ -13,9 +13,10 @@ from recorded_draft import RecordingSgd, recorded_draft
 from torch import Tensor
 from updates import improve, ppo_update
 
-from htsrl.algorithms.ppo import PPOObjective
+from htsrl.algorithms.ppo import PPO
+from htsrl.algorithms.ppo.algorithm import PPOObjective
 from htsrl.algorithms.returns import gae
-from htsrl.config import PPO, Experiment
+from htsrl.config import Experiment
 from htsrl.policies.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("fixed_seed")
@@ -28,6 +29,15 @@ def test_every_minibatch_is_one_step_and_every_gradient_is_clipped() -> None:
     metrics = ppo_update(settings, draft, batch_of(policy), NUM_STEPS, progress())
     assert [gradient.norm().item() for gradient in optimizer.gradients] == pytest.approx([0.01] * 16, rel=1e-3)
     assert metrics["train/gradient_norm"] > 0.1
+
+
+def test_every_shard_and_every_step_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, signs = small_policy(), list[str]()
+    draft, optimizer = recorded_draft(policy)
+    monkeypatch.setattr(draft._gradient.shards, "beat", lambda: signs.append("beat"))
+    monkeypatch.setattr(optimizer, "step", lambda learning_rate: signs.append("step"))
+    ppo_update(PPO(epochs=1, num_minibatches=2), draft, batch_of(policy), NUM_STEPS, progress())
+    assert signs == ["beat", "step", "beat"] * 2
 
 
 def test_every_epoch_visits_every_step_once_in_its_own_order() -> None:

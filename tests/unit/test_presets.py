@@ -10,12 +10,13 @@ import torch
 from htsrl import A2C, PPO, Config, ConfigError, preset
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.objective import PolicyOutputs
-from htsrl.algorithms.ppo import PPOObjective, PPOTargets
+from htsrl.algorithms.ppo.algorithm import PPOObjective, PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.cli.train import train_defaults
+from htsrl.config.algorithm_settings import CommonSettings, own_settings
 from htsrl.config.check import check
 from htsrl.config.command_line import train_command
-from htsrl.config.presets import PRESETS, preset_name
+from htsrl.config.presets import KINDS, preset_name, presets_of
 from htsrl.policies.distributions import Categorical
 
 
@@ -26,7 +27,8 @@ from htsrl.policies.distributions import Categorical
         ("football/academy_corner-v0", "football"),
         ("HalfCheetah-v5", "mujoco"),
         ("Humanoid-v5", "mujoco"),
-        ("CartPole-v1", None),
+        ("CartPole-v1", "classic_control"),
+        ("FrozenLake-v1", None),
         ("NoSuch-v0", None),
     ],
 )
@@ -34,11 +36,12 @@ def test_the_id_tells_the_preset(env: str, name: str | None) -> None:
     assert preset_name(env) == name
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize(("name", "algo"), [(name, algo) for algo in own_settings() for name in presets_of(algo)])
 def test_every_preset_can_be_run(name: str, algo: str) -> None:
+    assert name in KINDS
     experiment = preset("CartPole-v1", algo, name)
-    assert check(Config(experiment)).experiment == experiment
+    required = CommonSettings.of(experiment.algorithm).required_network
+    assert check(Config(experiment)).experiment == replace(experiment, network=replace(experiment.network, **required))
     assert experiment.algorithm.name == algo
 
 
@@ -95,8 +98,8 @@ def test_footballs_loss_is_that_of_the_released_code_by_hand() -> None:
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="there is no preset for 'CartPole-v1'; name one of atari, football, mujoco"):
-        preset("CartPole-v1")
+    with pytest.raises(ConfigError, match="there is no preset for 'FrozenLake-v1'; name one of atari, classic_control"):
+        preset("FrozenLake-v1")
     with pytest.raises(ConfigError, match="preset 'doom' is not known"):
         preset("CartPole-v1", name="doom")
     with pytest.raises(ConfigError, match="preset 'atari' has no settings for 'sac'"):

@@ -109,6 +109,7 @@ def test_auto_is_plain_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture
 
 LIVE_RUN = """
 import sys, threading, time
+from htsrl.metrics.live import LIVE_SECONDS
 from htsrl.metrics.progress import open_progress
 
 metrics = {"rollout/ep_rew_mean": 153.24, "rollout/ep_len_mean": 153.0, "time/fps": 1000.0, "hts/lag": 1.0}
@@ -123,7 +124,7 @@ print("a result")
 threads = threading.active_count()
 shown.say("executor 3 was killed " + "and replaced " * 12 + "at once")
 print("a warning", file=sys.stderr)
-time.sleep(0.2)
+time.sleep(2 * LIVE_SECONDS)
 shown.update(40_000, metrics)
 shown.update(40_960, metrics)
 shown.close()

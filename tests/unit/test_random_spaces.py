@@ -19,8 +19,9 @@ from torch.distributions import AffineTransform, Normal, TanhTransform, Transfor
 from torch.distributions import Categorical as TorchCategorical
 from updates import improve
 
+from htsrl.algorithms.a2c import A2C
 from htsrl.algorithms.draft import Drafts
-from htsrl.config import A2C, PPO
+from htsrl.algorithms.ppo import PPO
 from htsrl.config.algorithm_settings import CommonSettings
 from htsrl.dataflow.parameters import ParameterRing
 from htsrl.policies.policy import Policy, policy_for

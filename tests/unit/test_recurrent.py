@@ -9,6 +9,7 @@ import torch
 from helpers import assert_same_numbers
 from recurrent_sequences import KINDS, Sequences, core_of, step_by_step
 from torch import Tensor, nn
+from torch.utils import _device as device_context
 
 from htsrl.policies.recurrent import Gru, Lstm, RecurrentCore
 
@@ -168,3 +169,14 @@ def test_a_step_can_be_exported_for_any_number_of_rows(kind: type[RecurrentCore]
     for num_rows in (2, 5):
         arguments = data.inputs[0, :num_rows], data.state[:num_rows]
         assert all(torch.equal(x, y) for x, y in zip(exported(*arguments), core.step(*arguments), strict=True))
+
+
+@pytest.mark.parametrize("core", [Gru, Lstm])
+def test_a_core_is_drawn_without_memory_even_where_torch_forgot_linspace(
+    core: type[Gru] | type[Lstm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for good where transformers loads a model first and swaps the function meanwhile."""
+    known = device_context._device_constructors() - {torch.linspace}
+    monkeypatch.setattr(device_context, "_device_constructors", lambda: known)
+    with torch.device("meta"):
+        assert {parameter.device.type for parameter in core(3, 8).parameters()} == {"meta"}

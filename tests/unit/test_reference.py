@@ -39,17 +39,31 @@ def test_a_reference_page_is_current(page: str) -> None:
 def test_the_table_of_metrics_has_exactly_those_of_runs(tmp_path: Path) -> None:
     metrics: set[str] = set()
     quiet = htsrl.Placement(backend="inline", log_info=("angle",), tensorboard=False, progress="off")
-    sac = htsrl.SAC(learning_starts=0, update_to_data=0.01)
-    made: list[tuple[Any, Any]] = [(htsrl.PPO(epochs=1, num_minibatches=1), make_env), (htsrl.A2C(), make_env)]
-    for algorithm, env in [*made, (sac, "Pendulum-v1")]:
+    once: dict[str, Any] = {"learning_starts": 0, "update_to_data": 0.01}  # a gradient step
+    made: list[tuple[Any, Any]] = [
+        (htsrl.PPO(epochs=1, num_minibatches=1), make_env),
+        (htsrl.A2C(), make_env),
+        (htsrl.DQN(**once), make_env),
+        (htsrl.DiscreteSAC(**once), make_env),
+        (htsrl.SAC(**once), "Pendulum-v1"),
+        (htsrl.TD3(**once, policy_delay=1), "Pendulum-v1"),
+    ]
+    for algorithm, env in made:
         experiment = htsrl.Experiment(
             env, algorithm=algorithm, on_env_error="truncate", num_envs=2, sync_interval=64, total_steps=128
         )
         run_dir = tmp_path / algorithm.name
         htsrl.train(htsrl.Config(experiment, replace(quiet, run_dir=run_dir)))
-        metrics |= {name for line in read_json_lines(run_dir / "metrics.jsonl") for name in line}
+        written = {name for line in read_json_lines(run_dir / "metrics.jsonl") for name in line}
+        assert {name for name in written if name.startswith("train/")} == {*algorithm.metrics, "train/n_updates"}
+        metrics |= written
     known = {name for section in METRICS.values() for name in section}
-    elsewhere = {name for name in known if name.startswith(("cpu/", "eval/"))} | {"wait/gradient_worker_seconds"}
+    elsewhere = {name for name in known if name.startswith(("cluster/", "cpu/", "eval/", "sync/"))}
+    elsewhere |= {
+        "wait/gradient_worker_seconds",
+        "train/q_excess",
+        "train/advantage",
+    }  # of several workers, of datasets
     written = {INFO_METRIC if name == "rollout/info/angle" else name for name in metrics - {"step"}}
     assert written == known - elsewhere
 

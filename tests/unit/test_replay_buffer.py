@@ -9,9 +9,9 @@ import pytest
 from gymnasium import spaces
 
 from htsrl.dataflow.shared_arrays import SharedArrays
-from htsrl.dataflow.trajectory import final_observations, trajectory_spec
+from htsrl.dataflow.trajectory import Stored, TrajectorySpec, final_observations, trajectory_spec
 from htsrl.seeding import replay_draws
-from htsrl.sources.replay import ReplayBuffer, replay_arrays
+from htsrl.sources.replay_buffer import ReplayBuffer, replay_arrays
 from htsrl.spaces import Interface
 
 NUM_STEPS, NUM_ENVS, CAPACITY = 4, 3, 40  # so 12 of 13 steps of each: whole rollouts
@@ -19,25 +19,28 @@ INTERFACE = Interface(
     spaces.Dict({"at": spaces.Box(-1, 1, (2,), np.float32), "kind": spaces.Discrete(5)}),
     spaces.Box(-1, 1, (1,), np.float32),
 )
-SPEC = trajectory_spec(INTERFACE, NUM_STEPS, NUM_ENVS, own_fields=final_observations(INTERFACE))
+SPEC = trajectory_spec(INTERFACE, NUM_STEPS, NUM_ENVS, Stored(own_fields=final_observations(INTERFACE)))
 
 
 class World:
     """Rollouts whose every observation is another number, and all transitions in a list for each environment."""
 
-    def __init__(self) -> None:
-        self.generator = np.random.default_rng(0)
-        self.known: list[list[dict[str, Any]]] = [[] for _ in range(NUM_ENVS)]
-        self.seen = [self._observation() for _ in range(NUM_ENVS)]
+    def __init__(self, spec: TrajectorySpec = SPEC, seed: int = 0, ends: tuple[float, float] = (0.2, 0.2)) -> None:
+        """`ends` is how often a step terminates an episode, and how often a time limit does."""
+        self.spec, self.ends = spec, ends
+        self.generator = np.random.default_rng(seed)
+        self.known: list[list[dict[str, Any]]] = [[] for _ in range(spec.num_envs)]
+        self.seen = [self._observation() for _ in range(spec.num_envs)]
 
     def rollout(self) -> dict[str, Any]:
-        fields = {f.name: np.zeros((NUM_STEPS, NUM_ENVS, *f.shape), f.dtype) for f in SPEC.fields}
-        for t, b in np.ndindex(NUM_STEPS, NUM_ENVS):
-            terminated, truncated = self.generator.random(2) < 0.2
+        num_steps, num_envs = self.spec.num_steps, self.spec.num_envs
+        fields = {f.name: np.zeros((num_steps, num_envs, *f.shape), f.dtype) for f in self.spec.fields}
+        for t, b in np.ndindex(num_steps, num_envs):
+            terminated, truncated = self.generator.random(2) < self.ends
             following, reward = self._observation(), np.float32(self.generator.normal())
             for name in INTERFACE.observations:
                 fields[name][t, b] = self.seen[b][name]
-                if terminated or truncated or t == NUM_STEPS - 1:
+                if terminated or truncated or t == num_steps - 1:
                     fields[f"final/{name}"][t, b] = following[name]
             fields["rewards"][t, b] = fields["actions"][t, b] = reward
             fields["terminated"][t, b], fields["truncated"][t, b] = terminated, truncated
@@ -62,15 +65,33 @@ class World:
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 @pytest.mark.parametrize("num_updates", [1, 2, 3, 4, 8])
 def test_transitions_are_true_at_ends_borders_and_behind_the_wrap_around(num_updates: int, n: int) -> None:
-    world, memory = World(), SharedArrays(replay_arrays(SPEC, CAPACITY))
-    buffer = ReplayBuffer(memory, SPEC, CAPACITY)
+    assert_true_transitions(World(), CAPACITY, num_updates, n)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_transitions_are_true_of_buffers_and_episodes_of_any_size(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    num_steps, num_envs, room, num_updates = (int(drawn.integers(1, most)) for most in (6, 4, 5, 12))
+    spec = trajectory_spec(INTERFACE, num_steps, num_envs, Stored(own_fields=final_observations(INTERFACE)))
+    capacity = room * num_steps * num_envs + int(drawn.integers(num_steps * num_envs))
+    ends = drawn.choice([0.0, 0.05, 0.5, 1.0], 2)
+    assert_true_transitions(World(spec, seed, (ends[0], ends[1])), capacity, num_updates, int(drawn.integers(1, 9)))
+
+
+def assert_true_transitions(world: World, capacity: int, num_updates: int, n: int) -> None:
+    """Of all that the buffer holds after so many updates."""
+    spec = world.spec
+    num_steps, num_envs = spec.num_steps, spec.num_envs
+    memory = SharedArrays(replay_arrays(spec, capacity))
+    buffer = ReplayBuffer(memory, spec, capacity)
     for update in range(num_updates):
         buffer.put(update, world.rollout())
-    last, filled = num_updates - 1, min(num_updates * NUM_STEPS, 12)
-    assert buffer.size(last) == filled * NUM_ENVS
-    ages, columns = (x.ravel() for x in np.indices((filled, NUM_ENVS)))
+    room = capacity // (num_steps * num_envs) * num_steps
+    last, filled = num_updates - 1, min(num_updates * num_steps, room)
+    assert buffer.size(last) == filled * num_envs
+    ages, columns = (x.ravel() for x in np.indices((filled, num_envs)))
     found = buffer.transitions(last, ages, columns, 0.9, n)
-    oldest = num_updates * NUM_STEPS - filled
+    oldest = num_updates * num_steps - filled
     for i, (age, b) in enumerate(zip(ages.tolist(), columns.tolist(), strict=True)):
         reward, following, worth = world.expected(b, oldest + age, 0.9, n)
         assert found.rewards[i] == pytest.approx(reward, abs=1e-5)

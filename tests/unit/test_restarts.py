@@ -27,13 +27,13 @@ def death(worker: int = 0, point: int = 0, by_sigkill: bool = False, error: Htsr
     return Death(worker, point, by_sigkill, error or PeerDied(f"worker {worker}"))
 
 
-def test_a_first_death_is_forgiven_and_a_second_at_the_same_point_is_not() -> None:
+def test_a_first_death_is_tolerated_and_a_second_at_the_same_point_is_not() -> None:
     restarts, second = Restarts(allowed=True), death()
     assert restarts.judge(death()) is None
     assert restarts.judge(second) is second.error
 
 
-def test_deaths_at_other_points_or_of_others_are_forgiven_without_end() -> None:
+def test_deaths_at_other_points_or_of_others_are_tolerated_without_end() -> None:
     restarts = Restarts(allowed=True)
     for point in range(100):
         assert restarts.judge(death(worker=0, point=point)) is None
@@ -45,14 +45,14 @@ def test_two_environments_that_fail_in_turn_do_not_go_on_for_ever() -> None:
     assert [restarts.judge(death(point=point)) is None for point in (1, 2, 1)] == [True, True, False]
 
 
-def test_kills_from_outside_are_forgiven_more_often_at_one_point() -> None:
+def test_kills_from_outside_are_tolerated_more_often_at_one_point() -> None:
     restarts = Restarts(allowed=True)
     for _ in range(MAX_KILLS_AT_ONE_POINT):
         assert restarts.judge(death(by_sigkill=True)) is None
     assert restarts.judge(death(by_sigkill=True)) is not None
 
 
-def test_kills_in_one_step_of_an_environment_are_forgiven_less_often_and_laid_to_its_charge() -> None:
+def test_kills_in_one_step_of_an_environment_are_tolerated_less_often_and_laid_to_its_charge() -> None:
     restarts, killed = Restarts(allowed=True), Death(0, "step 7", by_sigkill=True, error=PeerDied("it died"), suspect=5)
     assert [restarts.judge(killed) for _ in range(MAX_KILLS_IN_ONE_STEP)] == [None] * MAX_KILLS_IN_ONE_STEP
     fatal = restarts.judge(killed)

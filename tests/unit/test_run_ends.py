@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from htsrl import A2C, Config, ConfigError, Experiment, Placement, RunResult, resume, train
+from htsrl import A2C, PPO, Config, ConfigError, Experiment, Placement, RunResult, resume, train
 
 EXPERIMENT = Experiment(
     "CartPole-v1", {"max_episode_steps": 2}, algorithm=A2C(), num_envs=4, sync_interval=16, total_steps=512
@@ -45,6 +45,16 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(tmp_path: Path, cap
     said = capfd.readouterr().err
     assert "total_steps=1,024 instead of 512 stretches the annealing: the learning rate, 0 at update 8 until" in said
     assert "goes on from 0.00035" in said
+
+
+def test_so_it_does_of_an_annealed_clip_range(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    algorithm = PPO(epochs=1, num_minibatches=1, anneal_clip_range=True, anneal_learning_rate=False)
+    train_in(tmp_path / "run", replace(EXPERIMENT, algorithm=algorithm))
+    capfd.readouterr()
+    resume(tmp_path / "run", total_steps=1024)
+    said = capfd.readouterr().err
+    assert "the clip range, 0 at update 8 until now, goes on from 0.1 and falls to 0" in said
+    assert "learning rate" not in said
 
 
 def test_without_annealing_nothing_is_said_of_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

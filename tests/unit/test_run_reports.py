@@ -20,9 +20,9 @@ from htsrl.reports.gather import gather
 from htsrl.reports.summary import Options, summarise
 from htsrl.statistics.aggregates import interquartile_mean, performance_profile
 from htsrl.statistics.band import band_over
-from htsrl.statistics.bootstrap import stratified_interval
 from htsrl.statistics.curve import final_at_budget, final_return, seconds_to
 from htsrl.statistics.intervals import t_quantile
+from htsrl.statistics.stratified import profile_band
 
 HOSTILE = "<script>alert(1)</script>|`$x$&\x1b[31m"
 
@@ -98,13 +98,15 @@ def test_a_band_is_students_interval_where_all_curves_have_values() -> None:
     assert band_over([(places, places), (places + 20, places)]) is None
 
 
-def test_the_bootstrap_draws_the_runs_of_each_task_by_themselves() -> None:
-    # A task whose runs are all 0 and one whose runs are all 1: whatever is drawn, half of the scores are 1.
-    low, high = stratified_interval([[0.0] * 4, [1.0] * 4], lambda drawn: float(drawn.mean()))
-    assert (float(low), float(high)) == (0.5, 0.5)
-    # Two runs of one task: both, or one of them twice, each with a quarter; so the tails are the two themselves.
-    low, high = stratified_interval([[1.0, 3.0]], interquartile_mean)
-    assert (float(low), float(high)) == (1.0, 3.0)
+def test_the_band_of_a_profile_shows_how_far_the_runs_of_a_task_disagree() -> None:
+    # At 0.5 one task's runs are all above and the other's all below; at 1.5 one run of two is above.
+    found = profile_band([[0.0] * 4, [1.0] * 4], [0.5])
+    assert found is not None
+    assert [float(side[0]) for side in found] == [0.5, 0.5]
+    found = profile_band([[1.0, 2.0], [1.0, 1.0]], [1.5])
+    assert found is not None
+    assert [float(side[0]) for side in found] == [0.0, 1.0]  # cut: 1/4 +- t(1) / 4 is far outside
+    assert profile_band([[1.0, 2.0], [1.0]], [1.5]) is None
 
 
 def test_the_numbers_agree_with_rliable_where_it_is_installed() -> None:

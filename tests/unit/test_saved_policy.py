@@ -116,12 +116,12 @@ def test_without_returns_there_is_no_best(run_dir: Path) -> None:
 def test_where_checkpoints_vanish_while_they_are_read_the_folder_is_looked_at_again(
     run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that goes on writes a new one and removes old ones."""
+    """A run under way writes a new one and removes old ones."""
     (run_dir / "policy.safetensors").unlink()
     coming = checkpoint(run_dir, NUM_UPDATES).rename(tmp_path / "coming")
     asked: list[str] = []
 
-    def read(path: Path) -> Checkpoint:
+    def read(path: Path, with_rollouts: bool) -> Checkpoint:
         asked.append(path.name)
         if len(asked) == 1:
             shutil.rmtree(run_dir / "checkpoints")

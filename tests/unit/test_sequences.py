@@ -18,7 +18,7 @@ from updates import PPOProgress, ppo_update
 from htsrl import A2C, PPO, Config, ConfigError, Experiment, Network
 from htsrl.algorithms.batch import Batch, flat_steps
 from htsrl.algorithms.objective import Objective
-from htsrl.algorithms.ppo import PPOTargets
+from htsrl.algorithms.ppo.algorithm import PPOTargets
 from htsrl.algorithms.returns import Transitions
 from htsrl.algorithms.sequences import Chosen, Sequences, taken
 from htsrl.config.check import check

@@ -13,7 +13,7 @@ import cloudpickle
 import pytest
 
 from htsrl.runs import evaluator
-from htsrl.runs.evaluator import Evaluator, Job
+from htsrl.runs.evaluator import EvaluationJob, Evaluator
 from htsrl.runs.side_process import SideProcess
 
 SECONDS = 60.0
@@ -112,9 +112,23 @@ def test_an_evaluator_whose_thread_dies_is_idle_and_works_again(
     monkeypatch.setattr(evaluator, "_Child", Breaks)
     beside = Evaluator(None, SECONDS)  # type: ignore[arg-type]
     for version in (1, 2):
-        beside.offer(Job(version, version, tmp_path))
+        beside.offer(EvaluationJob(version, version, tmp_path))
         assert beside._thread is not None
         beside._thread.join(SECONDS)
         assert beside.is_idle
         assert [answer.problem for answer in beside.answers()] == ["the thread that sees to it has died"]
+    beside.close()
+
+
+def test_a_system_without_threads_costs_an_evaluation_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    beside = Evaluator(None, SECONDS)  # type: ignore[arg-type]
+    assert beside.offer(EvaluationJob(1, 1, tmp_path)) is None
+    assert beside.is_idle
+    assert [answer.problem for answer in beside.answers()] == ["can't start new thread"]
     beside.close()

@@ -52,7 +52,7 @@ def test_every_optimizer_step_is_a_sign_of_life(
         shared, parameters = blueprint.shared(block), blueprint.build_parameters(block)
         learner_number = len(shared.exchange.beats) - 1
         watched = [Watched((), (), [Doorbell.create()]) for _ in range(learner_number + 1)]
-        signs = Signs(shared.exchange, watched, num_threads=0)
+        signs = Signs(shared.exchange, watched, num_threads=0, may_go_on=lambda env: True)
 
         def look() -> None:
             seen.append((signs.read()[learner_number], shared.exchange.pulse()))
@@ -73,6 +73,33 @@ def test_every_optimizer_step_is_a_sign_of_life(
     assert len(seen) == num_steps
     assert len({sign for sign, _ in seen}) == num_steps, "the supervisor sees each"
     assert len({pulse for _, pulse in seen}) == num_steps, "and so does who waits for the update"
+
+
+def test_threads_that_could_go_on_and_do_not_are_seen_though_their_worker_naps_and_no_bell_is_rung() -> None:
+    """As when a worker is stopped just after one of its threads cleared its bell."""
+    experiment = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=8, total_steps=32)
+    blueprint = draw_blueprint(Config(experiment, Placement(backend="inline", num_executors=1)))
+    block = SharedArrays(blueprint.block_specs())
+    shared = blueprint.shared(block)
+    exchange = shared.exchange
+    watched = Watched((0, 1), (0, 1), [Doorbell.create()])
+    signs = Signs(exchange, [watched], 2, lambda env: shared.may_go_on(env, blueprint.num_rollouts(env)))
+    exchange.naps[0] = 3
+
+    def shown() -> bool:
+        return signs.read()[0] is not None
+
+    assert shown(), "both may begin their first rollout"
+    exchange.requests[:2] = exchange.tickets.to_act(0, 0)
+    assert not shown(), "both wait for an answer"
+    exchange.answers[1] = exchange.requests[1]
+    assert shown(), "one has it and does not go on"
+    exchange.inside[1] += 1
+    assert not shown(), "it steps, and has a sign of its own"
+    exchange.inside[1] += 1
+    exchange.answers[:2], exchange.completed_rollouts[:2] = exchange.requests[:2], blueprint.num_rollouts(0)
+    assert not shown(), "all that was asked for is done"
+    block.close_fd()
 
 
 def test_who_waits_for_a_checkpoint_beats_as_long_as_more_of_it_is_written(

@@ -160,7 +160,7 @@ def test_a_sweep_whose_first_trials_all_fail_stops_and_says_why(tmp_path: Path) 
 
 def test_a_run_that_dies_is_no_result_and_its_trial_is_made_later(tmp_path: Path) -> None:
     asked = spec(trials=4)
-    with pytest.raises(HtsrlError, match=r"trial 0, seed 1: out of memory\n.*the same command goes on"):
+    with pytest.raises(HtsrlError, match=r"trial 0, seed 1: out of memory\n.*the same command continues"):
         sweep.run_sweep(asked, tmp_path / "died", 2, 2, launch=lambda job: Ending(JobEnd("died", "out of memory")))
     sweep.run_sweep(asked, tmp_path / "died", 2, 2, launch=launcher(0))
     sweep.run_sweep(asked, tmp_path / "whole", 2, 2, launch=launcher(1))

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -118,24 +117,53 @@ def test_the_time_of_an_inner_span_is_not_counted_for_the_outer(block: SharedArr
     assert records[Kind.UPDATE].subject == 7
 
 
-def test_every_step_is_in_the_histogram_bin_of_its_duration(
-    block: SharedArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_step_is_in_the_histogram_bin_of_its_duration(block: SharedArrays) -> None:
     durations = [1, 2, 3, 4, 1023, 1024, 5 * LONG_NS, 2**40]
-    readings = iter([0, *(x for duration in durations for x in (0, duration)), 0, 0, 0])
     track = Track(block, 0, start_ns=0)
-    monkeypatch.setattr("htsrl.timeline.env_clock.now", lambda: next(readings))
-    clock = EnvClock(block, 1, track)
-
-    def outcome(action: int, rows: dict[str, Any]) -> str:
-        return "outcome"
-
-    step = clock.timed_step(outcome)
-    assert [step(0, {}) for _ in durations] == ["outcome"] * len(durations)
+    clock, start = EnvClock(block, 1, track), 0
+    for duration in durations:
+        clock.add_steps(start, start + duration, 1)
+        start += duration
     clock.count()
+    track.flush(start)
     row = block["timeline_envs"][1]
     expected = np.bincount([duration.bit_length() for duration in durations], minlength=48)
     np.testing.assert_array_equal(row[len(EnvWord) :], expected)
     assert row[EnvWord.STEP_NS] == sum(durations)
     assert row[EnvWord.STEP_MAX_NS] == 2**40
     assert block["timeline_totals"][0, Kind.STEP] == sum(durations)
+
+
+def test_a_step_stands_for_those_that_were_not_timed_and_for_no_more_time_than_there_was(block: SharedArrays) -> None:
+    track = Track(block, 0, start_ns=0)
+    clock = EnvClock(block, 1, track)
+    clock.add_steps(0, 1000, 8)
+    track.flush(10_000)
+    clock.add_steps(10_000, 11_000, 8)
+    track.flush(15_000)
+    clock.count()
+    row = block["timeline_envs"][1]
+    assert row[len(EnvWord) :].sum() == 16
+    assert row[EnvWord.STEP_NS] == 16_000
+    assert [record.duration_ns for record in copy_records(block, 0)] == [8_000, 5_000]
+    assert block["timeline_totals"][0, Kind.STEP] == 13_000
+
+
+def test_quick_batches_are_timed_one_in_eight_and_never_counted_twice(
+    block: SharedArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter(range(0, 10**9, 50_000))
+    monkeypatch.setattr("htsrl.timeline.track.now", lambda: next(readings))
+    track, calls = Track(block, 0, start_ns=0), list[int]()
+
+    def act(version: int, cells: list[int]) -> int:
+        calls.append(version)
+        return version
+
+    timed = track.timed_batches(act, Kind.INFERENCE)
+    assert [timed(version, [0, 1]) for version in range(20)] == calls == list(range(20))
+    track.flush(10**9)
+    assert (
+        block["timeline_counts"][0, Kind.INFERENCE] == 17
+    )  # the first, and with the ninth and the seventeenth all before
+    assert block["timeline_totals"][0, Kind.INFERENCE] == 17 * 50_000

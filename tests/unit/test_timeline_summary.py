@@ -15,7 +15,7 @@ from htsrl.errors import RunFolderError
 from htsrl.timeline.document import FORMAT
 from htsrl.timeline.kinds import SHARES, Kind
 from htsrl.timeline.read import Environment, Timeline, Worker, read_timeline
-from htsrl.timeline.summary import advice, shares_of, straggler_of
+from htsrl.timeline.summary import advice, shares_of, straggler_of, summary_lines
 
 SECONDS = 10.0
 
@@ -60,7 +60,7 @@ def test_where_nothing_is_wrong_the_advice_says_so() -> None:
         (with_workers(worker("executor", step=0.3, wait_answers=0.6), worker("learner", learning=0.9)), "--num-actors"),
         (
             with_workers(worker("executor", step=0.9), worker("learner", wait_environments=0.6)),
-            "2 cores for 1 executors, so try more --num-executors",
+            "2 cores for one executor, so try more --num-executors",
         ),
         (
             with_workers(worker("executor", step=0.9), worker("learner", wait_environments=0.6), cores=1),
@@ -80,7 +80,16 @@ def test_where_nothing_is_wrong_the_advice_says_so() -> None:
                 worker("learner", wait_slowest=0.3),
                 environments=environments(1, 1, 9, 1),
             ),
-            "environment 2 is 9.0 times slower",
+            "environment 2 alone needs 1.5 s of every interval, 9.0 times the median: at most 444 steps/s",
+        ),
+        (
+            with_workers(
+                worker("executor", cpu_seconds=1.0, step=0.5, wait_slowest=0.4),
+                worker("learner", wait_slowest=0.3),
+                environments=environments(1, 1, 3, 1),
+            ),
+            "environment 2 is 3.0 times slower than the median, and up to 40% of a worker's time is spent waiting for "
+            "the slowest; see what it does, or its steps wait for something, so --executor-threads True",
         ),
         (with_workers(worker("inline", step=0.2, gradient=0.7)), "learning takes most, 70%"),
     ],
@@ -93,6 +102,17 @@ def test_the_slowest_environment_is_compared_with_the_median() -> None:
     straggler = straggler_of(with_workers(environments=environments(2, 3, 12, 2)))
     assert straggler is not None
     assert (straggler.environment.env, straggler.factor) == (2, 6.0)
+
+
+def test_an_environment_is_named_where_it_stands_out_and_others_can_wait_for_it() -> None:
+    def names_one(num_executors: int, *mean_ms: float) -> bool:
+        executors = [worker("executor", step=0.5) for _ in range(num_executors)]
+        lines = summary_lines(with_workers(*executors, worker("learner"), environments=environments(*mean_ms)))
+        return any(line.startswith("slowest") for line in lines)
+
+    assert names_one(2, 1, 1, 4, 1)
+    assert not names_one(2, 1, 1, 1.4, 1)
+    assert not names_one(1, 1, 1, 4, 1), "stepped in turn"
 
 
 def test_what_is_in_no_span_is_overhead_and_so_is_an_updates_own_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,11 @@ import gymnasium
 import pytest
 
 import htsrl
-from htsrl import A2C, Config, ConfigError, Experiment, Network, Placement, UntrustedFolder, evaluate
+from htsrl import A2C, DQN, Config, ConfigError, Experiment, Network, Placement, UntrustedFolder, evaluate
 from htsrl.cli.main import main
 from htsrl.runs import folder as run_folder
 from htsrl.runs.folder import RunFolder
+from htsrl.runs.private_file import write_private
 from htsrl.runs.signatures import key_file, sign, signature_file, why_unsigned
 from htsrl.runs.trust import NOTHING, Vouched, strange_code
 
@@ -103,6 +105,23 @@ def test_the_spaces_are_in_the_folder_so_a_policy_is_loaded_without_any_code(
     assert "their_module" not in sys.modules
 
 
+@pytest.mark.parametrize("read", [htsrl.load_policy, htsrl.export], ids=lambda read: read.__name__)
+def test_a_policy_of_an_algorithm_that_draws_actions_itself_is_loaded_without_the_schedules_code(
+    tmp_path: Path, own_key: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Any]
+) -> None:
+    algorithm = DQN(minibatch_size=4, learning_starts=8, replay_capacity=64)
+    experiment = Experiment("CartPole-v1", algorithm=algorithm, num_envs=2, sync_interval=8, total_steps=16)
+    quietly = Placement("inline", run_dir=tmp_path / "run", tensorboard=False, progress="off")
+    htsrl.train(Config(experiment, quietly))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "their_module.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    edit(tmp_path / "run", schedule="their_module:make")
+    own_key("you")
+    assert read(tmp_path / "run")
+    assert "their_module" not in sys.modules
+
+
 def test_a_folder_of_known_simulators_alone_is_anybodys(run_dir: Path, own_key: Callable[[str], None]) -> None:
     own_key("you")
     edit(run_dir, env="CartPole-v1", env_args={"max_episode_steps": 4})
@@ -118,6 +137,9 @@ def test_a_folder_of_known_simulators_alone_is_anybodys(run_dir: Path, own_key: 
         (Experiment("CartPole-v1", imports=("evil",)), "the module 'evil'"),
         (Experiment("CartPole-v1", network=Network(policy="evil:Net")), "the network 'evil:Net'"),
         (Experiment("HalfCheetah-v5", env_args={"xml_file": "./evil.xml"}), "xml_file"),
+        (Experiment("language/rlhf", env_args={"model": "model"}), "the environment 'language/rlhf'"),
+        (Experiment("CartPole-v1", env_args={"reward_funcs": ["evil:score"]}), "reward_funcs"),
+        (Experiment("CartPole-v1", env_args={"model": "/somewhere/model"}), "the environment's argument model"),
         (Experiment("CartPole-v1", env_args={"deep": [{"x": "evil:make"}]}), "deep"),
     ],
     ids=str,
@@ -140,7 +162,7 @@ def test_the_commands_say_whose_code_they_run(
     run_dir: Path, own_key: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, code, said in (
-        ([], 0, "code      the environment 'callable their_module:make', which"),
+        ([], 0, "runs code of yours: the environment 'callable their_module:make', which"),
         (["--env", "CartPole-v1", "--env-is-no-flag"], 2, ""),
     ):
         with pytest.raises(SystemExit) as ended:
@@ -152,6 +174,38 @@ def test_the_commands_say_whose_code_they_run(
         main(["eval", str(run_dir), "--episodes", "1"])
     assert ended.value.code == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_cluster_is_not_joined_because_a_stranger_says_so(
+    run_dir: Path, own_key: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(run_dir, env="CartPole-v1", env_args={})
+    document = json.loads((run_dir / "config.json").read_text())
+    document["placement"] |= {"backend": "ray", "ray_address": "10.0.0.1:6379"}
+    (run_dir / "config.json").write_text(json.dumps(document))
+    own_key("you")
+    resume, train = ["resume", str(run_dir), "--total-steps", "64"], ["train", "--config", str(run_dir / "config.json")]
+    for arguments, is_strange in ((resume, True), (train, True), ([*train, "--ray-address", "no place"], False)):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        named = "names code to run: that of the Ray cluster '10.0.0.1:6379'" in capsys.readouterr().err
+        assert named == is_strange
+    with pytest.raises(ConfigError, match="resumed only as the experiment that it was"):
+        htsrl.resume(run_dir, placement=Placement("inline"))
+
+
+@pytest.mark.parametrize("make", [lambda path, aim: path.symlink_to(aim), lambda path, aim: os.mkfifo(path)])
+def test_nothing_is_written_through_the_links_of_a_stranger(
+    run_dir: Path, tmp_path: Path, own_key: Callable[[str], None], make: Callable[[Path, Path], None]
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    (run_dir / "metrics.jsonl").unlink()
+    make(run_dir / "metrics.jsonl", precious)
+    own_key("you")
+    with pytest.raises(UntrustedFolder, match=r"metrics.jsonl is a link, a pipe or a device"):
+        htsrl.resume(run_dir, total_steps=64, env=make_cartpole)
+    assert precious.read_text() == "mine\n"
 
 
 def test_train_treats_a_file_of_settings_alike(
@@ -227,7 +281,7 @@ class Killed(BaseException):
 def test_kills_between_signature_and_configuration_in_a_row_leave_a_signed_one(
     tmp_path: Path, own_key: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, write = RunFolder(tmp_path), run_folder._write
+    folder, write = RunFolder(tmp_path), write_private
     folder.save_config(Config(Experiment("CartPole-v1")))
 
     def write_no_configuration(path: Path, data: bytes) -> None:
@@ -235,7 +289,7 @@ def test_kills_between_signature_and_configuration_in_a_row_leave_a_signed_one(
             raise Killed
         write(path, data)
 
-    monkeypatch.setattr(run_folder, "_write", write_no_configuration)
+    monkeypatch.setattr(run_folder, "write_private", write_no_configuration)
     for seed in (2, 3, 4):
         with pytest.raises(Killed):
             folder.save_config(Config(Experiment("CartPole-v1", seed=seed)))

@@ -12,6 +12,8 @@ from gymnasium import spaces
 
 from htsrl import A2C, Config, ConfigError, Experiment, Network, Placement, evaluate, record, replay, train
 from htsrl.digest import read_links
+from htsrl.runs.filming import drop_films_after, video_name
+from htsrl.runs.folder import RunFolder
 from htsrl.spaces import Interface
 from htsrl.video.drawing import frame_size, pictures
 from htsrl.video.replayed import film_replay
@@ -49,8 +51,8 @@ def test_a_film_has_the_episodes_of_an_evaluation(cartpole: Path) -> None:
     assert [film.length for film in films] == list(played.lengths)
     assert [frames_in(film.path) for film in films] == [length + 1 for length in played.lengths]
     assert {film.path.name for film in films} == {
-        "step-0000000040-seed-7-episode-0.mp4",
-        "step-0000000040-seed-7-episode-1.mp4",
+        "step-0000000040-seed-7-sampled-episode-0.mp4",
+        "step-0000000040-seed-7-sampled-episode-1.mp4",
     }
     assert not [path for path in (cartpole / "videos").iterdir() if path.name.startswith(".tmp")]
 
@@ -140,3 +142,13 @@ def test_actions_of_any_kind_are_drawn_beside_curves(kind: str) -> None:
     drawn = list(pictures(scene(SPACES[kind], None)))
     assert len(drawn) == 3
     assert (drawn[0] != drawn[2]).any()
+
+
+def test_other_bits_take_the_films_of_later_policies_with_them(tmp_path: Path) -> None:
+    videos = RunFolder(tmp_path).videos_dir
+    videos.mkdir(parents=True)
+    names = [video_name(steps, 0, "mp4") for steps in (100, 200, 300)]
+    for name in (*names, "step-my own.mp4"):
+        (videos / name).write_bytes(b"film")
+    drop_films_after(RunFolder(tmp_path), 200)
+    assert sorted(path.name for path in videos.iterdir()) == [*names[:2], "step-my own.mp4"]

@@ -14,7 +14,7 @@ from test_lag_corrections import NUM_ENVS, NUM_STEPS, SETTINGS, batch_made_by, g
 from torch import Tensor, nn
 from updates import Lengths, a2c_objective, a2c_update
 
-from htsrl.algorithms.a2c import A2CTargets
+from htsrl.algorithms.a2c.algorithm import A2CTargets
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.returns import Transitions
 from htsrl.config import Network

@@ -11,6 +11,7 @@ function post(path, question) {
 }
 
 export const askRows = (since) => ask(`api/runs?since=${since}`);
+export const askSweeps = () => ask("api/sweeps");
 export const askCurves = (metric, known, buckets) => post("api/curves", { metric, known, buckets });
 export const askMetrics = (runs) => post("api/metrics", { runs });
 export const askDetails = (id) => ask(`api/run/${id}`);

@@ -20,10 +20,13 @@ export class LineChart {
     this.range = { x: [0, 1], y: [0, 1] };
     this.inner = { width: 1, height: 1 };
     this.frame = null;
+    this.isSeen = false;
+    this.isPainted = false;
     this.canvas = element("canvas", { tabIndex: 0, role: "img" });
     this.tip = element("div", { class: "tip", hidden: true, role: "status" });
     this.node = element("div", { class: "plot" }, this.canvas, this.tip);
     new ResizeObserver(() => this.draw()).observe(this.node);
+    new IntersectionObserver(([entry]) => { this.isSeen = entry.isIntersecting; this.draw(); }, { rootMargin: "200px" }).observe(this.node);
     this.listen();
   }
 
@@ -117,8 +120,9 @@ export class LineChart {
     return MARGIN.top + (1 - (y - range[0]) / (range[1] - range[0])) * this.inner.height;
   }
 
-  // However often it is asked for, once for the next picture.
+  // However often it is asked for, once for the next picture; where nobody sees it, only for the first time.
   draw() {
+    if (!this.isSeen && this.isPainted) return;
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
       this.paint();
@@ -150,6 +154,7 @@ export class LineChart {
     this.drawDragged(pen);
     pen.restore();
     this.drawCursor(pen);
+    this.isPainted = true;
   }
 
   drawAxes(pen, width, height) {

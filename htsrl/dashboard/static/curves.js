@@ -4,7 +4,7 @@ import { askCurves, askMetrics } from "./api.js";
 import { LineChart } from "./chart.js";
 import { byId, element, setOptions, setText } from "./dom.js";
 import { compact, duration } from "./format.js";
-import { colorIndex, groupNames, groupOf, groups, selectedRows, state } from "./state.js";
+import { colorIndex, drawnRows, groupNames, groupOf, groups, state } from "./state.js";
 import { meanOverRuns, ordered, smoothed } from "./statistics.js";
 import { curveColor } from "./theme.js";
 
@@ -82,13 +82,14 @@ async function refreshCard(card) {
   if (buckets !== card.buckets) card.known.clear();
   card.buckets = buckets;
   const { metric } = card;
+  const inside = [...ids, ...drawnRows().map((row) => groupOf(row))].join();
   const known = ids.map((id) => [id, card.known.get(id)?.version ?? ""]);
   const answer = await askCurves(metric, known, buckets);
   if (metric !== card.metric || buckets !== card.buckets) return;
-  for (const [id, { version, curve }] of Object.entries(answer.curves)) {
-    if (curve !== undefined) card.known.set(id, { version, curve });
-  }
-  drawCard(card);
+  const news = Object.entries(answer.curves).filter(([, { curve }]) => curve !== undefined);
+  for (const [id, { version, curve }] of news) card.known.set(id, { version, curve });
+  if (news.length || inside !== card.inside) drawCard(card);
+  card.inside = inside;
 }
 
 export function drawCurves() {
@@ -97,7 +98,7 @@ export function drawCurves() {
 
 function drawCard(card) {
   setOptions(card.choice, metrics.map(({ name }) => [name, name]), card.metric);
-  const rows = selectedRows();
+  const rows = drawnRows();
   const lines = state.group ? groupLines(card, rows) : runLines(card, rows);
   card.chart.show(lines, formatX());
   card.node.dataset.drawn = String(lines.filter((line) => !line.faint && line.xs.length).length);
@@ -106,7 +107,7 @@ function drawCard(card) {
   const meaning = metrics.find(({ name }) => name === card.metric)?.meaning ?? "";
   const hasData = lines.some((line) => line.xs.length);
   card.note.hidden = hasData;
-  setText(card.note, rows.length ? "No selected run has this metric." : "No run is selected.");
+  setText(card.note, rows.length ? "No selected run has this metric." : state.selected.size ? "The filter hides every selected run." : "No run is selected.");
   card.choice.title = meaning;
   drawReading();
 }

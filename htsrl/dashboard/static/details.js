@@ -3,10 +3,11 @@
 import { askDetails, askTimeline, videoAddress } from "./api.js";
 import { byId, copyButton, element, setOptions } from "./dom.js";
 import { compact, duration, whole } from "./format.js";
-import { allRows, selectedRows, state } from "./state.js";
+import { allRows, drawnRows, state } from "./state.js";
 import { environmentsPanel, timelinePanel } from "./timeline.js";
 
 const MAX_COMPARED = 12;
+const LONG_FACT = 18; // letters that fit into the width of one fact
 const TABS = {
   overview: ["Overview", overviewPanel],
   timeline: ["Timeline", (about, timeline) => timelinePanel(timeline, about.row)],
@@ -16,6 +17,7 @@ const TABS = {
   settings: ["Settings", settingsPanel],
 };
 let drawn = "";
+let drawnRun = null;
 
 export function setUpRun(changed) {
   byId("open").addEventListener("change", (event) => { state.open = event.target.value; changed("open"); });
@@ -58,18 +60,23 @@ export function drawRunChoice() {
   setOptions(byId("open"), options.length ? options : [["", "no run"]], state.open ?? "");
 }
 
-// Draws again only what differs, so that what is being read, selected or played stays.
+function isSeen(node) {
+  const { top, bottom } = node.getBoundingClientRect();
+  return top < innerHeight && bottom > 0;
+}
+
+// Draws again only what differs, so that what is being read, selected or played stays, and nothing that nobody sees.
 export async function refreshRun(always) {
   const { open, tab } = state;
   byId("run").hidden = !open;
-  if (!open) return;
+  if (!open || (!always && open === drawnRun && !isSeen(byId("run")))) return;
   const needsTimeline = tab === "timeline" || tab === "environments";
   const [about, timeline] = await Promise.all([askDetails(open), needsTimeline ? askTimeline(open) : null]);
   if (open !== state.open || tab !== state.tab) return;
   drawRunChoice();
   const now = JSON.stringify([open, tab, needsTimeline ? timeline : { ...about, row: about.row.state }]);
   if (!always && now === drawn) return;
-  drawn = now;
+  [drawn, drawnRun] = [now, open];
   const scrolled = byId("panel").querySelector(".scroll")?.scrollTop ?? 0;
   byId("panel").replaceChildren(...TABS[tab][1](about, timeline));
   const scroll = byId("panel").querySelector(".scroll");
@@ -78,7 +85,9 @@ export async function refreshRun(always) {
 
 function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "–");
-  return element("dl", { class: "facts" }, ...known.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+  const fact = ([name, value]) => element("div", { class: String(value).length > LONG_FACT ? "long" : "" },
+    element("dt", {}, name), element("dd", {}, value));
+  return element("dl", { class: "facts" }, ...known.map(fact));
 }
 
 function overviewPanel(about) {
@@ -158,7 +167,8 @@ function videosPanel(about) {
 
 export function drawDifferences() {
   if (!byId("differences").firstElementChild.open) return;
-  const rows = selectedRows().slice(0, MAX_COMPARED);
+  const drawn = drawnRows();
+  const rows = drawn.slice(0, MAX_COMPARED);
   const names = [...new Set(rows.flatMap((row) => Object.keys(row.settings)))]
     .filter((name) => rows.some((row) => row.settings[name] !== rows[0].settings[name]));
   const place = byId("differences").querySelector(".scroll");
@@ -169,6 +179,6 @@ export function drawDifferences() {
   }
   const head = element("tr", {}, element("th", { scope: "col" }, "Setting"), ...rows.map((row) => element("th", { scope: "col" }, row.name)));
   const lines = names.map((name) => element("tr", {}, element("th", { scope: "row" }, name), ...rows.map((row) => element("td", {}, row.settings[name] ?? "–"))));
-  const note = state.selected.size > MAX_COMPARED ? element("p", { class: "muted" }, `The first ${MAX_COMPARED} are compared.`) : "";
+  const note = drawn.length > MAX_COMPARED ? element("p", { class: "muted" }, `The first ${MAX_COMPARED} are compared.`) : "";
   place.replaceChildren(note, element("table", { class: "settings" }, element("thead", {}, head), element("tbody", {}, ...lines)));
 }

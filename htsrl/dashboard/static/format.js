@@ -1,6 +1,7 @@
 // Numbers, times and names as people read them.
 
 const MISSING = "–";
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 }); // made once: that takes longer than many numbers
 
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return MISSING;
@@ -18,7 +19,7 @@ function trimmed(value, digits) {
 }
 
 export function whole(value) {
-  return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en-US");
+  return value === null || value === undefined ? MISSING : WHOLE.format(value);
 }
 
 export function duration(seconds) {

@@ -5,10 +5,13 @@ import { drawCurves, refreshCurves, setUpCurves } from "./curves.js";
 import { drawDifferences, drawRunChoice, refreshRun, setUpRun } from "./details.js";
 import { byId, setText } from "./dom.js";
 import { state, takeRows } from "./state.js";
+import { refreshSweeps, setUpSweeps } from "./sweeps.js";
 import { drawTable, setUpTable } from "./table.js";
 import { followTheme } from "./theme.js";
 
-const POLL_MILLISECONDS = 1500;
+const POLL_MILLISECONDS = 2000;
+const MAX_POLL_MILLISECONDS = 6000;
+const REST = 20; // times as long as a poll took: watching shall not take the processor from what is watched
 let polls = 0;
 
 function changed(what) {
@@ -41,7 +44,7 @@ async function poll() {
       drawRunChoice();
       drawDifferences();
     }
-    await Promise.all([refreshCurves(), refreshRun(false)]);
+    await Promise.all([refreshCurves(), refreshRun(false), refreshSweeps(answer.sweeps)]);
     const running = [...state.rows.values()].filter((row) => row.state === "running").length;
     setText(byId("live"), running ? `live, ${running} running` : "live");
     byId("live").className = "live on";
@@ -61,13 +64,16 @@ function tell(error) {
 
 async function pollForEver() {
   for (;;) {
+    const begin = performance.now();
     if (!document.hidden || polls === 0) await poll();
-    await new Promise((resolve) => { setTimeout(resolve, POLL_MILLISECONDS); });
+    const rest = Math.min(MAX_POLL_MILLISECONDS, Math.max(POLL_MILLISECONDS, REST * (performance.now() - begin)));
+    await new Promise((resolve) => { setTimeout(resolve, rest); });
   }
 }
 
 setUpTable(changed);
 setUpCurves();
+setUpSweeps();
 setUpRun(changed);
 followTheme(() => { drawCurves(); refreshRun(true).catch(tell); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });

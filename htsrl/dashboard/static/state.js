@@ -1,5 +1,7 @@
 // What the page knows and what its user has chosen; modules read it and `main.js` redraws what changed.
 
+import { NUM_COLORS } from "./theme.js";
+
 export const state = {
   rows: new Map(),
   ids: [],
@@ -18,7 +20,7 @@ export const state = {
 
 export const ALL_BUT_SEED = "*";
 
-const MAX_SELECTED_AT_FIRST = 8;
+const MAX_GROUPED_AT_FIRST = 100;
 const colors = new Map();
 
 export function takeRows(answer) {
@@ -28,13 +30,32 @@ export function takeRows(answer) {
   const present = new Set(answer.ids);
   for (const id of [...state.rows.keys()]) if (!present.has(id)) state.rows.delete(id);
   for (const id of [...state.selected]) if (!present.has(id)) state.selected.delete(id);
-  if (!state.userChoseRuns) selectNewest();
+  if (!state.userChoseRuns) selectAtFirst();
   if (!present.has(state.open)) state.open = null;
   state.open ??= newestFirst()[0]?.id ?? null;
 }
 
-function selectNewest() {
-  state.selected = new Set(newestFirst().slice(0, MAX_SELECTED_AT_FIRST).map((row) => row.id));
+// After the filter or the grouping was changed: a group that is drawn is drawn whole, for its mean would else be another.
+export function adjustSelection() {
+  if (!state.userChoseRuns) selectAtFirst();
+  else if (state.group) {
+    for (const members of groups(shownRows()).values()) {
+      if (members.some((row) => state.selected.has(row.id))) members.forEach((row) => state.selected.add(row.id));
+    }
+  }
+}
+
+// Until the user chooses: the newest groups of what is shown, whole, and no more lines than can be told apart.
+function selectAtFirst() {
+  const isShown = new Set(shownRows().map((row) => row.id));
+  const rows = newestFirst().filter((row) => isShown.has(row.id));
+  const maxRuns = state.group ? MAX_GROUPED_AT_FIRST : NUM_COLORS;
+  const newest = [...groups(rows, state.group || ALL_BUT_SEED).values()].slice(0, NUM_COLORS);
+  state.selected = new Set();
+  for (const members of newest) {
+    if (state.selected.size && state.selected.size + members.length > maxRuns) break;
+    members.slice(0, maxRuns).forEach((row) => state.selected.add(row.id));
+  }
 }
 
 function newestFirst() {
@@ -45,9 +66,13 @@ export function allRows() {
   return state.ids.map((id) => state.rows.get(id)).filter(Boolean);
 }
 
-export function shownRows() {
+function filteredRows() {
   const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = allRows().filter((row) => words.every((word) => matches(row, word)));
+  return allRows().filter((row) => words.every((word) => matches(row, word)));
+}
+
+export function shownRows() {
+  const rows = filteredRows();
   const { key, descending } = state.sort;
   const sign = descending ? -1 : 1;
   return rows.sort((a, b) => sign * order(a[key], b[key]) || order(a.name, b.name));
@@ -76,9 +101,9 @@ function order(a, b) {
 
 const keysWithoutSeed = new WeakMap();
 
-export function groupOf(row) {
-  if (!state.group) return row.id;
-  if (state.group !== ALL_BUT_SEED) return row.settings[state.group] ?? "(not set)";
+export function groupOf(row, by = state.group) {
+  if (!by) return row.id;
+  if (by !== ALL_BUT_SEED) return row.settings[by] ?? "(not set)";
   if (!keysWithoutSeed.has(row)) {
     const rest = Object.entries(row.settings).filter(([name]) => name !== "seed");
     keysWithoutSeed.set(row, JSON.stringify(rest.sort(([a], [b]) => (a < b ? -1 : 1))));
@@ -86,10 +111,10 @@ export function groupOf(row) {
   return keysWithoutSeed.get(row);
 }
 
-export function groups(rows) {
+export function groups(rows, by = state.group) {
   const found = new Map();
   for (const row of rows) {
-    const key = groupOf(row);
+    const key = groupOf(row, by);
     if (!found.has(key)) found.set(key, []);
     found.get(key).push(row);
   }
@@ -119,14 +144,21 @@ function tellingSettings(rows) {
   return names.filter((name) => !["seed", "env", "algorithm.name", "schedule"].includes(name) && differ(name)).slice(0, 3);
 }
 
+// By name, so that a run has the same colour on every page that shows it; another one only where that is taken.
 export function colorIndex(key) {
   if (!colors.has(key)) {
     const taken = new Set(colors.values());
-    let index = 0;
-    while (taken.has(index)) index += 1;
-    colors.set(key, index);
+    const own = hash(key) % NUM_COLORS;
+    const choices = Array.from({ length: NUM_COLORS }, (_, i) => (own + i) % NUM_COLORS);
+    colors.set(key, choices.find((index) => !taken.has(index)) ?? own);
   }
   return colors.get(key);
+}
+
+function hash(text) {
+  let sum = 0;
+  for (const letter of text) sum = (31 * sum + letter.codePointAt(0)) >>> 0;
+  return sum;
 }
 
 // Colours of what is drawn no more can be given again.
@@ -135,6 +167,7 @@ export function releaseColors(keys) {
   for (const key of [...colors.keys()]) if (!used.has(key)) colors.delete(key);
 }
 
-export function selectedRows() {
-  return allRows().filter((row) => state.selected.has(row.id));
+// What is drawn: runs that are selected and that the filter shows.
+export function drawnRows() {
+  return filteredRows().filter((row) => state.selected.has(row.id));
 }

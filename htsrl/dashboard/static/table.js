@@ -3,11 +3,13 @@
 import { byId, element, setOptions, setText } from "./dom.js";
 import { age, compact, whole } from "./format.js";
 import {
-  ALL_BUT_SEED, allRows, colorIndex, groupNames, groupOf, groups, releaseColors, selectedRows, shownRows, state,
+  ALL_BUT_SEED, adjustSelection, allRows, colorIndex, drawnRows, groupNames, groupOf, groups, releaseColors, shownRows, state,
 } from "./state.js";
 import { curveColor } from "./theme.js";
 
 const MAX_ROWS = 150;
+const ROWS_AT_ONCE = 30; // more than are seen; the others follow, for the browser takes longest over them
+const PICTURE_MILLISECONDS = 30;
 const COLUMNS = [
   { key: "name", label: "Run" },
   { key: "state", label: "State" },
@@ -26,12 +28,13 @@ const COLUMNS = [
 const lines = new Map();
 let changed = () => {};
 let showsAll = false;
+let following = null;
 
 export function setUpTable(onChange) {
   changed = onChange;
   byId("table").tHead.append(headLine());
-  byId("filter").addEventListener("input", (event) => { state.filter = event.target.value; changed("table"); });
-  byId("group").addEventListener("change", (event) => { state.group = event.target.value; changed("runs"); });
+  byId("filter").addEventListener("input", (event) => { state.filter = event.target.value; adjustSelection(); changed("runs"); });
+  byId("group").addEventListener("change", (event) => { state.group = event.target.value; adjustSelection(); changed("runs"); });
   byId("more").addEventListener("click", () => { showsAll = true; changed("table"); });
   byId("select-shown").addEventListener("click", () => choose(shownRows().map((row) => row.id), true));
   byId("select-none").addEventListener("click", () => choose([...state.selected], false));
@@ -63,20 +66,34 @@ function choose(ids, isSelected) {
 
 export function drawTable() {
   const rows = shownRows();
-  releaseColors(selectedRows().map(groupOf));
+  const drawn = drawnRows();
+  releaseColors(drawn.map((row) => groupOf(row)));
   drawHead();
   drawGroupChoice();
   const total = allRows().length;
-  setText(byId("count"), `${rows.length === total ? total : `${rows.length} of ${total}`}, ${state.selected.size} selected`);
+  const hidden = state.selected.size - drawn.length;
+  const counts = `${rows.length === total ? total : `${rows.length} of ${total}`}, ${drawn.length} selected`;
+  setText(byId("count"), hidden ? `${counts}, ${hidden} more hidden by the filter` : counts);
   byId("empty").hidden = rows.length > 0;
   setText(byId("empty"), total ? "No run matches the filter." : "No runs here yet. A folder with a config.json is one; this page finds it by itself.");
-  const wanted = state.group ? groupedLines(rows) : rows.map((row) => runLine(row));
+  const wanted = state.group ? groupedLines(rows) : rows.map((row) => () => runLine(row));
   const shown = showsAll ? wanted : wanted.slice(0, MAX_ROWS);
   byId("more").hidden = shown.length === wanted.length;
-  const body = byId("table").tBodies[0];
-  const isSame = body.children.length === shown.length && shown.every((line, i) => body.children[i] === line);
-  if (!isSame) body.replaceChildren(...shown);
   forgetLines(rows);
+  drawLines(shown, 0);
+}
+
+// Each of them made or updated, and put into its place where it is not there already.
+function drawLines(shown, begin) {
+  clearTimeout(following);
+  const body = byId("table").tBodies[0];
+  const end = Math.min(shown.length, begin + ROWS_AT_ONCE);
+  for (let i = begin; i < end; i += 1) {
+    const line = shown[i]();
+    if (body.children[i] !== line) body.insertBefore(line, body.children[i] ?? null);
+  }
+  if (end < shown.length) following = setTimeout(() => drawLines(shown, end), PICTURE_MILLISECONDS);
+  else while (body.children.length > end) body.lastChild.remove();
 }
 
 function drawHead() {
@@ -102,7 +119,9 @@ function drawGroupChoice() {
 function groupedLines(rows) {
   const found = groups(rows);
   const names = groupNames(found);
-  return [...found].flatMap(([key, members]) => [groupLine(key, members, names.get(key)), ...members.map((row) => runLine(row))]);
+  return [...found].flatMap(([key, members]) => [
+    () => groupLine(key, members, names.get(key)), ...members.map((row) => () => runLine(row)),
+  ]);
 }
 
 function groupLine(key, members, name) {
@@ -118,7 +137,9 @@ function groupLine(key, members, name) {
   box.checked = count === members.length;
   box.indeterminate = count > 0 && count < members.length;
   box.setAttribute("aria-label", `Select the group ${name}`);
-  setText(line.lastChild, `${name}  (${members.length} ${members.length === 1 ? "run" : "runs"})`);
+  const isPart = box.indeterminate ? `${count} of ` : "";
+  const runs = `${members.length} ${members.length === 1 ? "run" : "runs"}`;
+  setText(line.lastChild, `${name}  (${isPart}${runs}${isPart && " selected"})`);
   return line;
 }
 
@@ -152,7 +173,7 @@ function drawCell(cell, column, row) {
   if (column.key === "state") {
     cell.className = `state ${row.state}`;
     setText(cell, row.notes.length ? `${row.state} ⚠` : row.state);
-    cell.title = row.notes.join("\n");
+    cell.title = [row.stop_reason, ...row.notes].filter(Boolean).join("\n");
     return;
   }
   if (column.key === "step") drawProgress(cell, row);

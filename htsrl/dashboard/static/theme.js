@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 
 const CHOICES = ["auto", "light", "dark"];
-const NUM_COLORS = 10;
+export const NUM_COLORS = 10;
 const known = new Map();
 let probe = null;
 

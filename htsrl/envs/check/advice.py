@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from htsrl.config import available_cores
+import numpy as np
+
+from htsrl.config import Placement
 from htsrl.envs.check.claims import Barrier, StepTime, slowest_interval_seconds
 from htsrl.envs.check.timing import Spread, StepTimes, shown_seconds
+from htsrl.envs.pace import NETWORK_SECONDS
 
 NUM_ENVS = 16
 SYNC_INTERVALS = (1, 5, 20, 128)
@@ -54,20 +57,36 @@ def barrier_lines(times: StepTimes) -> list[str]:
 
 
 def advised_executors(times: StepTimes) -> int:
-    """Who computes needs a core; who waits needs none."""
-    return min(NUM_ENVS, available_cores()) if times.cpu_share >= COMPUTES_FROM else NUM_ENVS
+    """Who computes needs a core, beside the learner's where a run leaves it one; who waits needs none."""
+    if times.cpu_share < COMPUTES_FROM:
+        return NUM_ENVS
+    return Placement().resolved_executors(NUM_ENVS, leave_a_core=_usual_step(times) < NETWORK_SECONDS["vectors"])
+
+
+def _usual_step(times: StepTimes) -> float:
+    return float(np.median(times.step_seconds)) if len(times.step_seconds) else 0.0
+
+
+def _learners_core(times: StepTimes) -> str:
+    """When `htsrl train` leaves the learner a core, as far as times can tell."""
+    step, leaving = _usual_step(times), Placement().resolved_executors(NUM_ENVS, leave_a_core=True)
+    if step < NETWORK_SECONDS["vectors"]:
+        return "the default where the learner works at the same time, for its networks take longer than a step"
+    if step < NETWORK_SECONDS["images"]:
+        return f"the default ({leaving} where observations are images and the learner works at the same time)"
+    return "the default"
 
 
 def executors_advice(times: StepTimes) -> str:
     computes, num_executors = f"a step computes for {times.cpu_share:.0%} of its time", advised_executors(times)
     if times.cpu_share >= COMPUTES_FROM:
         return (
-            f"{computes}, so give every core one executor: --num-executors {num_executors} here, the default; "
+            f"{computes}, so executors need cores: --num-executors {num_executors} here, {_learners_core(times)}; "
             "more would only queue for the cores"
         )
     return (
         f"{computes} and waits for the rest (a clock, or another process), so let all wait at once: on threads, which "
-        "a run chooses by itself where environments bear one another there, or with an executor for each, "
+        "a run chooses by itself where environments can share a process, or with an executor for each, "
         f"--num-executors {num_executors} for --num-envs {NUM_ENVS}"
     )
 

@@ -14,7 +14,7 @@ from htsrl.config.file import env_name
 from htsrl.envs.check.advice import executors_advice, sync_interval_advice
 from htsrl.envs.check.examination import PLAYED, REPLAYED
 from htsrl.envs.check.findings import Finding, Report
-from htsrl.envs.check.job import Conditions, Job, Subject
+from htsrl.envs.check.job import CheckJob, Conditions, Subject
 from htsrl.envs.check.plot import check_picture, draw_times
 from htsrl.envs.check.process import Account, run_job
 from htsrl.envs.check.reproduction import (
@@ -107,7 +107,7 @@ class _Check:
 
     def _run(self, task: Literal["contract", "examine", "play"], stage: str, conditions: Conditions) -> Account:
         self.announce(stage)
-        job = Job(task, self.subject, self.seed, self.steps, conditions.global_seed, os.getpid())
+        job = CheckJob(task, self.subject, self.seed, self.steps, conditions.global_seed, os.getpid())
         return run_job(job, conditions, self.deadline_seconds)
 
 

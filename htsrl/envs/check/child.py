@@ -12,7 +12,7 @@ import cloudpickle
 import numpy as np
 
 from htsrl.envs.check.examination import examine, play_only
-from htsrl.envs.check.job import Job, ReportWriter
+from htsrl.envs.check.job import CheckJob, ReportWriter
 from htsrl.envs.check.rules import contract_findings
 from htsrl.errors import ConfigError, EnvironmentFailure
 from htsrl.processes.parent_death import die_with_parent
@@ -22,7 +22,7 @@ def main() -> None:
     report_writer = ReportWriter(int(sys.argv[1]))
     try:
         report_writer.stage("while the environment's module was imported")
-        job: Job = cloudpickle.load(sys.stdin.buffer)
+        job: CheckJob = cloudpickle.load(sys.stdin.buffer)
         die_with_parent(job.parent_pid)
         random.seed(job.global_seed)
         np.random.seed(job.global_seed)
@@ -37,7 +37,7 @@ def main() -> None:
         report_writer.end("done")
 
 
-def _work(job: Job, report_writer: ReportWriter) -> None:
+def _work(job: CheckJob, report_writer: ReportWriter) -> None:
     if job.task == "contract":
         report_writer.stage("in its first steps, under Gymnasium's checker")
         for finding in contract_findings(job.subject.make):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 from htsrl.envs.check.calls import Answer, Call, Console
-from htsrl.envs.check.job import Job, ReportWriter
+from htsrl.envs.check.job import CheckJob, ReportWriter
 from htsrl.envs.check.state import state_findings
 from htsrl.envs.check.values import ValueWatch
 from htsrl.envs.state import saves_its_state
@@ -22,7 +22,7 @@ NUM_OTHER_SEEDS = 3
 OTHER_SEED_STEPS = 200
 
 
-def play(console: Console, job: Job) -> Iterator[Answer]:
+def play(console: Console, job: CheckJob) -> Iterator[Answer]:
     """Episode after episode with the seeds that environment 0 of a run has, for as many steps as the job says."""
     steps_left, episode = job.steps, 0
     while steps_left > 0:
@@ -32,7 +32,7 @@ def play(console: Console, job: Job) -> Iterator[Answer]:
         episode += 1
 
 
-def play_only(job: Job, report_writer: ReportWriter) -> None:
+def play_only(job: CheckJob, report_writer: ReportWriter) -> None:
     report_writer.stage("while it was made")
     with closing(job.subject.make()) as env:
         report_writer.stage("while it was played")
@@ -40,7 +40,7 @@ def play_only(job: Job, report_writer: ReportWriter) -> None:
             report_writer.call(PLAYED, answer.call)
 
 
-def examine(job: Job, report_writer: ReportWriter) -> None:
+def examine(job: CheckJob, report_writer: ReportWriter) -> None:
     """Play, looking at every value; then play episodes again and let the others compare."""
     with ExitStack() as stack:
         report_writer.stage("while it was made")
@@ -63,7 +63,7 @@ def examine(job: Job, report_writer: ReportWriter) -> None:
         report_writer.stage("while it was closed")
 
 
-def _play_watched(console: Console, job: Job, report_writer: ReportWriter) -> list[list[Call]]:
+def _play_watched(console: Console, job: CheckJob, report_writer: ReportWriter) -> list[list[Call]]:
     """The episodes played, each with its reset."""
     report_writer.stage("while it was played")
     watch = ValueWatch(console.env)
@@ -81,14 +81,14 @@ def _play_watched(console: Console, job: Job, report_writer: ReportWriter) -> li
     return episodes
 
 
-def _play_again(console: Console, section: str, calls: list[Call], job: Job, report_writer: ReportWriter) -> None:
+def _play_again(console: Console, section: str, calls: list[Call], job: CheckJob, report_writer: ReportWriter) -> None:
     report_writer.stage(f"while an episode was played again, {section}")
     episode = calls[0].episode
     for answer in console.play(episode, reset_seed(job.seed, 0, episode), len(calls) - 1):
         report_writer.call(section, answer.call)
 
 
-def _play_other_seeds(console: Console, job: Job, report_writer: ReportWriter) -> None:
+def _play_other_seeds(console: Console, job: CheckJob, report_writer: ReportWriter) -> None:
     """The actions of the first episode after resets with other seeds, each counted as an episode of its own."""
     report_writer.stage("while it was played with other seeds")
     action_seed = reset_seed(job.seed, 0, 0)

@@ -39,7 +39,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Job:
+class CheckJob:
     """A piece of work for a process of its own."""
 
     task: Literal["contract", "examine", "play"]

@@ -16,7 +16,7 @@ import cloudpickle
 
 from htsrl.envs.check.calls import Call
 from htsrl.envs.check.findings import Finding
-from htsrl.envs.check.job import Conditions, Job
+from htsrl.envs.check.job import CheckJob, Conditions
 from htsrl.errors import ConfigError
 from htsrl.numerics import ONE_THREAD
 
@@ -56,7 +56,7 @@ class Account:
         return kind in ("done", "failure")
 
 
-def run_job(job: Job, conditions: Conditions, deadline_seconds: float) -> Account:
+def run_job(job: CheckJob, conditions: Conditions, deadline_seconds: float) -> Account:
     """Do the job under these conditions; whatever becomes of the process, it is gone afterwards."""
     account = Account()
     read_fd, write_fd = os.pipe()
@@ -87,7 +87,7 @@ def _start(conditions: Conditions, report_fd: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _hand_over(process: subprocess.Popen[bytes], job: Job) -> None:
+def _hand_over(process: subprocess.Popen[bytes], job: CheckJob) -> None:
     assert process.stdin is not None
     try:
         with process.stdin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.distributions import Categorical, Distribution, Normal
 
 from .envs import Env, make_env
 from .job import Job, read_command_line
-from .networks import mlp, nature_cnn, orthogonal
+from .networks import mlp, nature_cnn, orthogonal, rectified
 
 
 def vector_env(job: Job, variant: str) -> VectorEnv[Any, Any, Any]:
@@ -40,15 +41,20 @@ def vector_env(job: Job, variant: str) -> VectorEnv[Any, Any, Any]:
 
 
 class Agent(nn.Module):
-    def __init__(self, env: VectorEnv[Any, Any, Any], is_atari: bool) -> None:
+    def __init__(self, env: VectorEnv[Any, Any, Any], is_atari: bool, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
         actions, num_inputs = env.single_action_space, int(np.prod(shape_of(env.single_observation_space)))
         self.is_discrete = isinstance(actions, gymnasium.spaces.Discrete)
         num_outputs = int(actions.n) if isinstance(actions, gymnasium.spaces.Discrete) else shape_of(actions)[0]
         self.log_std = None if self.is_discrete else nn.Parameter(torch.zeros(num_outputs))
-        self.features = nature_cnn() if is_atari else nn.Identity()
-        self.actor = orthogonal(nn.Linear(512, num_outputs), 0.01) if is_atari else mlp(num_inputs, num_outputs, 0.01)
-        self.critic = orthogonal(nn.Linear(512, 1), 1.0) if is_atari else mlp(num_inputs, 1, 1.0)
+        if is_atari or len(hidden_sizes) == 1:
+            self.features = nature_cnn() if is_atari else rectified(num_inputs, hidden_sizes[0])
+            num_features = 512 if is_atari else hidden_sizes[0]
+            self.actor = orthogonal(nn.Linear(num_features, num_outputs), 0.01)
+            self.critic = orthogonal(nn.Linear(num_features, 1), 1.0)
+        else:
+            self.features = nn.Identity()
+            self.actor, self.critic = mlp(num_inputs, num_outputs, 0.01), mlp(num_inputs, 1, 1.0)
 
     def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
         features = self.features(obs)
@@ -161,7 +167,7 @@ def main() -> None:
     job, variant, readings = read_command_line()
     torch.manual_seed(1)
     env = vector_env(job, variant)
-    agent = Agent(env, job.is_atari)
+    agent = Agent(env, job.is_atari, job.hidden_sizes)
     optimizer = make_optimizer(job, agent)
     rollout = Rollout.empty(job, env)
     rollout.obs_TB[-1] = torch.from_numpy(env.reset(seed=1)[0])

@@ -8,13 +8,13 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing
 
-from .job import Job
+from .job import Job, OffPolicyJob
 
 Env = gymnasium.Env[Any, Any]
 FIRE = 1
 
 
-def make_env(job: Job) -> Env:
+def make_env(job: Job | OffPolicyJob) -> Env:
     return make_atari(job.env) if job.is_atari else gymnasium.make(job.env)
 
 

@@ -21,6 +21,8 @@ class Job:
     env: str
     algorithm: str
     """`a2c` or `ppo`."""
+    hidden_sizes: tuple[int, ...]
+    """Of the MLPs; one layer is shared by policy and value and has rectifiers, two are not and have tangents."""
     num_envs: int
     rollout_steps: int
     """Of each environment, between two updates."""
@@ -51,6 +53,36 @@ class Job:
         return self.batch_steps // self.num_minibatches
 
 
+@dataclass(frozen=True)
+class OffPolicyJob:
+    """The same of algorithms with a replay buffer."""
+
+    env: str
+    algorithm: str
+    """`sac`."""
+    num_envs: int
+    rollout_steps: int
+    """Of each environment, between two updates."""
+    gradient_steps: int
+    """Of every update."""
+    minibatch_steps: int
+    replay_capacity: int
+    learning_starts: int
+    """Steps of all environments before the first gradient."""
+    learning_rate: float
+    discount: float
+    follow_rate: float
+    hidden_sizes: list[int]
+    seed: int
+    total_steps: int
+    evaluation_episodes: int
+    """Played with the most likely actions once all steps are done."""
+
+    @property
+    def is_atari(self) -> bool:
+        return self.env.startswith("ALE/")
+
+
 class Readings:
     """A file with a line `STEPS SECONDS` for every update."""
 
@@ -67,3 +99,8 @@ class Readings:
 def read_command_line() -> tuple[Job, str, Readings]:
     job_file, variant, readings_file = sys.argv[1:]
     return Job(**json.loads(Path(job_file).read_text())), variant, Readings(Path(readings_file))
+
+
+def read_off_policy_command_line() -> tuple[OffPolicyJob, str, Path]:
+    job_file, variant, readings_file = sys.argv[1:]
+    return OffPolicyJob(**json.loads(Path(job_file).read_text())), variant, Path(readings_file)

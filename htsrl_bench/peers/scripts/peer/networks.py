@@ -37,6 +37,11 @@ def nature_cnn() -> nn.Module:
     )
 
 
+def rectified(num_inputs: int, num_units: int) -> nn.Module:
+    """One hidden layer; policy and value are heads on it."""
+    return nn.Sequential(orthogonal(nn.Linear(num_inputs, num_units)), nn.ReLU())
+
+
 def mlp(num_inputs: int, num_outputs: int, gain: float) -> nn.Module:
     return nn.Sequential(
         orthogonal(nn.Linear(num_inputs, 64)),

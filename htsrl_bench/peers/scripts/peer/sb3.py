@@ -11,7 +11,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from .envs import Env, make_env
-from .job import FOREVER, Job, Readings, read_command_line
+from .job import FOREVER, Job, OffPolicyJob, Readings, read_command_line
 
 
 class Watch(BaseCallback):
@@ -29,7 +29,7 @@ class Watch(BaseCallback):
         return True
 
 
-def vector_env(job: Job, variant: str) -> VecEnv:
+def vector_env(job: Job | OffPolicyJob, variant: str) -> VecEnv:
     def make() -> Env:
         return make_env(job)
 

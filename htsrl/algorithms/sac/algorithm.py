@@ -1,0 +1,174 @@
+"""Soft actor-critic with a learned temperature (https://arxiv.org/abs/1812.05905).
+
+    y        = r + gamma (min Q'(s', a') - alpha log pi(a' | s')),   a' ~ pi(s')
+    critics  minimise (Q(s, a) - y)^2, each of the two
+    policy   minimises alpha log pi(a | s) - min Q(s, a),            a ~ pi(s), reparametrised
+    alpha    minimises -log alpha (log pi(a | s) + target entropy)
+    Q'       moves towards Q by tau
+
+Actions are as the policy drew them, before the hyperbolic tangent; critics see them behind it, in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from htsrl.algorithms.algorithm import Metrics, RunFacts, Update
+from htsrl.algorithms.batch import Batch
+from htsrl.algorithms.critics import Critics
+from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.minibatch_objective import NoTargets, chosen_rows
+from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.off_policy import (
+    ReplayObjective,
+    check_bounded_box,
+    check_network,
+    check_replay,
+    check_vectors,
+    gradient_steps,
+    mean_over_rows,
+    scaled,
+)
+from htsrl.algorithms.sac.settings import SAC
+from htsrl.algorithms.sequences import Chosen
+from htsrl.algorithms.statistics import Statistics
+from htsrl.config import Network
+from htsrl.policies.policy import Policy
+from htsrl.seeding import ActionNoise
+from htsrl.spaces import Interface
+
+
+class Temperature(nn.Module):
+    """Alpha, by its logarithm."""
+
+    def __init__(self, initial: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(math.log(initial)))
+
+
+class Minibatch(NamedTuple):
+    """Transitions drawn from the replay buffer, and noise for actions at both ends of them."""
+
+    observations: dict[str, Tensor]
+    actions: Tensor
+    rewards: Tensor
+    next_observations: dict[str, Tensor]
+    discounts: Tensor
+    noise: Tensor
+    next_noise: Tensor
+    weights: Tensor | None = None
+    """What each counts for the critics, where they were drawn by priority."""
+    numbers: Tensor | None = None
+    """Which row of the minibatch each is, where they were drawn by priority."""
+
+    def rows(self, chosen: Chosen) -> Minibatch:
+        return chosen_rows(self, chosen)
+
+
+class SACObjective(ReplayObjective[SAC, Minibatch]):
+    """The losses of critics, policy and temperature."""
+
+    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
+        data = self._minibatch(models.policy).rows(chosen)
+        if model == "critics":
+            return self._critics_loss(models, data)
+        if model == "temperature":
+            return self._temperature_loss(models, data)
+        return self._policy_loss(models, data)
+
+    def _critics_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            actions, log_probs = drawn(models.policy, data.next_observations, data.next_noise)
+            following = models["target_critics"](scaled(models.policy, data.next_observations), actions).amin(dim=0)
+            targets = data.rewards + data.discounts * (following - temperature_of(models) * log_probs)
+        values = models["critics"](scaled(models.policy, data.observations), data.actions)
+        loss = mean_over_rows((values - targets).square(), data.weights).sum()
+        self.note_errors(data.numbers, (values - targets).abs().mean(dim=0))
+        return loss, values.mean(), targets.mean()
+
+    def _policy_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
+        actions, log_probs = drawn(models.policy, data.observations, data.noise)
+        values = models["critics"](scaled(models.policy, data.observations), actions).amin(dim=0)
+        loss = (temperature_of(models).detach() * log_probs - values).mean()
+        return loss, -log_probs.mean(), values.mean()
+
+    def _temperature_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            _, log_probs = drawn(models.policy, data.observations, data.noise)
+        target = self._settings.target_entropy
+        target = -float(data.noise.shape[1]) if target is None else target
+        log = cast(Temperature, models["temperature"]).log
+        return -(log * (log_probs + target)).mean(), log.exp(), log_probs.mean()
+
+    def _draw(self, noise: ActionNoise, device: torch.device) -> Minibatch:
+        found = self._transitions(device)
+        here, behind = (self._noise(noise, end, 2, device) for end in range(2))
+        return Minibatch(*found[:5], here, behind, found.weights, found.numbers)
+
+
+class SACAlgorithm:
+    """Gradient steps on minibatches of the replay buffer, so many for every step of an environment."""
+
+    Settings = SAC
+    Targets = NoTargets
+    differentiates_at_behaviour = False
+
+    def __init__(self, settings: SAC, run: RunFacts) -> None:
+        self._settings = settings
+        self._run = run
+
+    def check(self) -> None:
+        check_replay("SAC", self._settings, self._run)
+
+    def models(self, interface: Interface, network: Network) -> dict[str, Model]:
+        check_bounded_box("SAC", interface)
+        check_vectors("SAC", interface)
+        check_network("SAC", network)
+        return {
+            "critics": Model(lambda: Critics(interface, network)),
+            "target_critics": Model(lambda: Critics(interface, network), optimizer=None, copies="critics"),
+            "temperature": Model(lambda: Temperature(self._settings.initial_temperature)),
+        }
+
+    def objective(self, update: Update, batch: Batch, targets: NoTargets) -> SACObjective:
+        assert batch.replay_buffer is not None
+        return SACObjective(self._settings, self._run.seed, update.number, batch.replay_buffer)
+
+    def improve(self, update: Update, draft: Draft, batch: Batch) -> Metrics:
+        settings, statistics = self._settings, Statistics()
+        objective = self.objective(update, batch, NoTargets())
+        for objective.epoch, _ in enumerate(gradient_steps(settings, update.number, batch.log_probs.numel())):
+            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
+            objective.revise_priorities()
+            draft.step(settings.learning_rate)
+            policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
+            draft.step(settings.learning_rate)
+            temperature = draft.differentiate(objective, draft.models, objective.everything, of="temperature")
+            draft.step(settings.temperature_learning_rate)
+            draft.follow("target_critics", settings.follow_rate)
+            _record(statistics, critics, policy, temperature)
+        return statistics.means()
+
+
+def drawn(policy: Policy, observations: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions, differentiable, and the logarithms of their densities as actions in [-1, 1]."""
+    distribution, _ = policy(observations)
+    actions = distribution.sample(noise)
+    half_ranges = torch.from_numpy(policy.interface.actions.half_ranges).to(actions)
+    return actions, distribution.log_prob(actions) + half_ranges.log().sum()
+
+
+def temperature_of(models: Models) -> Tensor:
+    return cast(Temperature, models["temperature"]).log.exp()
+
+
+def _record(statistics: Statistics, critics: Tensor, policy: Tensor, temperature: Tensor) -> None:
+    statistics.add("train/critic_loss", critics[0])
+    statistics.add("train/q_value", critics[1])
+    statistics.add("train/policy_loss", policy[0])
+    statistics.add("train/entropy", policy[1])
+    statistics.add("train/temperature", temperature[1])

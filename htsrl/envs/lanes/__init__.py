@@ -1,0 +1,1 @@
+"""Batched simulators: whatever steps many environments in one call is a lane of them."""

@@ -1,0 +1,1 @@
+"""Several learners: rules that say when replicas average, and the arithmetic of it."""

@@ -1,0 +1,1 @@
+"""What a lag costs a language model: small tasks, several losses, lags and seeds."""

@@ -1,0 +1,71 @@
+"""`htsrl bench suite`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from htsrl.config import Config, Placement, available_cores
+from htsrl.errors import ConfigError
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.command_line import bench_command
+from htsrl_bench.finished_runs import FinishedRuns
+from htsrl_bench.learning import Learning
+from htsrl_bench.parallel_learning import LearningJob, learn_ahead
+from htsrl_bench.provenance import Provenance
+from htsrl_bench.record import Record, publish
+from htsrl_bench.suite import suite_tasks
+from htsrl_bench.suite_plot import draw_suite
+from htsrl_bench.suite_verdict import BASELINE, TaskVerdict, summary, tables
+
+
+@dataclass(frozen=True)
+class SuiteTable:
+    """Which schedule and correction learns best, over tasks of many kinds and several seeds each."""
+
+    tasks: tuple[str, ...] = ("all",)
+    """Which tasks, by name, or those for `choosing`, for `confirming`, or `all`."""
+    algo: Literal["ppo", "a2c"] = "ppo"
+    """By which algorithm."""
+    ways: tuple[str, ...] = ("sync", "hts")
+    """In which ways, sync among them: hts, async, and with another correction of the lag hts-recentered, hts-decoupled,
+    hts-delayed-update, hts-uncorrected (PPO), hts-vtrace, hts-importance, hts-uncorrected (A2C)."""
+    seeds: tuple[int, ...] = tuple(range(1, 11))
+    """A run in each way for every seed."""
+    parallel: int | None = None
+    """Runs at a time, each on one core. None: one per core."""
+    finished_runs: Path = Path("runs/suite")
+    """Folder in which runs are kept: the same command continues after those that have finished."""
+    output: Path = Path("benchmarks")
+    """Folder for the record and its picture."""
+
+    def run(self) -> int:
+        tasks = suite_tasks(self.tasks, self.algo)
+        if not tasks or not self.seeds or BASELINE not in self.ways:
+            raise ConfigError(f"give at least one task and one seed, and {BASELINE} among the ways")
+        provenance, finished = Provenance.take(), FinishedRuns(self.finished_runs)
+        placement = Placement(backend="inline", tensorboard=False, check_env=False)
+        learning = Learning(self.ways, self.seeds, placement, finished, evaluation_episodes=10)
+        jobs = [LearningJob(task, way, seed) for seed, task, way in product(self.seeds, tasks, self.ways)]
+        for job in jobs:
+            job.task.with_seed(job.seed, job.way)  # a way that the algorithm has not is refused before the first
+        finished.prepare()
+        learn_ahead(learning, jobs, self.parallel or available_cores())
+        announcer = Announcer(len(jobs))
+        verdicts = [TaskVerdict.of(task.name, learning.learn(task, announcer)) for task in tasks]
+        record = Record(
+            name=f"suite-{self.algo}{'' if self.tasks == ('all',) else '-' + '-'.join(self.tasks)}",
+            command=bench_command("suite", self),
+            provenance=provenance,
+            configs={
+                f"{task.name}, {way}": Config(task.with_seed(self.seeds[0], way)) for task in tasks for way in self.ways
+            },
+            repetitions=[],
+            summary=summary(verdicts, self.ways),
+            tables=tables(verdicts, self.ways),
+        )
+        publish(record, self.output, partial(draw_suite, record.name, verdicts, self.ways))
+        return 0

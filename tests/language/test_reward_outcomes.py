@@ -1,0 +1,87 @@
+"""What rewards return, and what comes of those that do not return what they should."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from htsrl.errors import ConfigError
+from htsrl.language.rewards import RewardFunction, Rewards, Texts, awaited, check_rewards, reward_names
+
+TEXTS = Texts(
+    ["we", "a"], ["we", "a"], ["ab", "bbb"], [{"prompt": "we", "target": "a"}, {"prompt": "a", "target": "x"}]
+)
+
+
+def function(name: str, seconds: float = 30.0, attempts: int = 1) -> RewardFunction:
+    return RewardFunction(f"text_rewards:{name}", seconds, attempts)
+
+
+def test_a_function_gets_the_columns_of_its_prompts() -> None:
+    assert function("target_column").score(TEXTS).scores.tolist() == [1.0, 0.0]
+
+
+def test_a_function_is_given_only_what_it_takes() -> None:
+    assert function("shortness").score(TEXTS).scores.tolist() == [-2.0, -3.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nan", "returned float 'nan', which is no finite number"),
+        ("none", "returned None instead of a list of numbers"),
+        ("text", "returned str 'good' instead of a list of numbers"),
+        ("too_few", "returned 1 numbers for 2 completions"),
+        ("raises", "raised RuntimeError: no such service"),
+        ("hangs", "took longer than reward_seconds=0.05"),
+        ("hangs_async", "took longer than reward_seconds=0.05"),
+    ],
+)
+def test_what_goes_wrong_is_named(name: str, problem: str) -> None:
+    reward = function(name, seconds=0.05 if "hangs" in name else 30.0)
+    outcome = awaited(Rewards([reward]).ask(TEXTS)[0], beat=lambda: None)
+    assert outcome.problem == problem
+    assert np.isnan(outcome.scores).all()
+    with pytest.raises(ConfigError, match="it must take `prompts`, `completions`"):
+        check_rewards([reward], TEXTS)
+
+
+def test_one_completion_without_a_score_leaves_the_others_theirs() -> None:
+    outcome = function("fails_for_some").score(TEXTS)
+    assert np.isnan(outcome.scores[0])
+    assert outcome.scores[1] == 3
+    assert outcome.problem == "returned None, which is no finite number"
+
+
+def test_a_call_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import text_rewards
+
+    calls: list[int] = []
+
+    def fails_once(completions: list[str], **columns: Any) -> list[float]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("busy")
+        return [1.0] * len(completions)
+
+    monkeypatch.setattr(text_rewards, "raises", fails_once)
+    assert function("raises", attempts=2).score(TEXTS).problem == ""
+    assert len(calls) == 2
+
+
+def test_async_rewards_wait_side_by_side() -> None:
+    rewards = Rewards([function("slow_vowels"), function("vowels")])
+    answers = [rewards.ask(TEXTS) for _ in range(20)]
+    for slow, plain in answers:
+        assert awaited(slow, lambda: None).scores.tolist() == awaited(plain, lambda: None).scores.tolist() == [0.5, 0.0]
+
+
+def test_a_function_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        function("nowhere")
+
+
+def test_rewards_of_one_name_are_told_apart() -> None:
+    assert reward_names(["a:score", "b:score", "runs/proxy/"]) == ["score_0", "score_1", "proxy"]

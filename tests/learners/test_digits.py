@@ -1,0 +1,71 @@
+"""The classifier that the sync rules are tried on: its gradient, and meetings that it has with one learner's result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from htsrl.config.check import check
+from htsrl.errors import ConfigError
+from htsrl.learners.fixed import Fixed
+from htsrl.learners.rule import Meeting, ReplicaReport, RuleFacts
+from htsrl_bench.announcer import Announcer
+from htsrl_bench.systems.digits import Digits, Perceptron, RandomTriggers, Training, train_classifier
+from htsrl_bench.systems.sync_rule_runs import WAYS, SyncRuleRuns
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    draw, model = np.random.default_rng(0), Perceptron(hidden=3)
+    parameters = np.stack([model.initial(1), model.initial(2)]).astype(np.float64)
+    batch = Digits(draw.random((2, 5, 64)), draw.integers(0, 10, (2, 5)))
+
+    def loss(at: np.ndarray[tuple[int, int], np.dtype[np.float64]], replica: int) -> float:
+        _, logits = model._forward(at, batch.images)
+        log_sums = np.log(np.exp(logits[replica]).sum(axis=1))
+        return float((log_sums - logits[replica, np.arange(5), batch.labels[replica]]).mean())
+
+    gradients = model.gradients(parameters, batch)
+    for replica, place in [(0, 7), (1, 100), (0, 193), (1, model.size - 30), (1, model.size - 2)]:
+        above, below = parameters.copy(), parameters.copy()
+        above[replica, place] += 1e-6
+        below[replica, place] -= 1e-6
+        slope = (loss(above, replica) - loss(below, replica)) / 2e-6
+        assert gradients[replica, place] == pytest.approx(slope, abs=1e-7)
+
+
+def test_as_many_rounds_are_drawn_as_are_asked_for_and_the_last_update_has_one() -> None:
+    rule = RandomTriggers(RandomTriggers.Settings(rounds=5, seed=3), RuleFacts(2, 20))
+    reports = [ReplicaReport(0.1, 1.0)] * 2
+    meetings = [rule.decide(update, np.zeros(0), reports).meeting for update in range(20)]
+    assert meetings.count(Meeting.AVERAGE) == 5
+    assert meetings[-1] is Meeting.AVERAGE
+
+
+def test_a_classifier_learns_and_sends_what_its_rounds_take() -> None:
+    pytest.importorskip("sklearn")
+    training = Training(learners=2, num_updates=60)
+    trained = train_classifier(training, Fixed(Fixed.Settings(local_updates=7), RuleFacts(2, 60)), seed=1)
+    assert trained.accuracy > 0.6  # chance is 0.1
+    assert trained.rounds == 9
+    assert trained.bytes == 9 * 2 * 2 * 4 * Perceptron().size
+    assert trained == train_classifier(training, Fixed(Fixed.Settings(local_updates=7), RuleFacts(2, 60)), seed=1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_runs_of_the_experiment_on_cartpole_can_be_made(way: str) -> None:
+    rule, args = WAYS[way]
+    experiment = check(SyncRuleRuns().config(rule, args, seed=1)).experiment
+    assert experiment.num_intervals == 100
+    assert experiment.per_replica.batch_steps == (16 if rule == "every" else 4) * 32
+
+
+def test_finished_runs_are_not_made_again_and_those_with_other_settings_are_refused(tmp_path: Path) -> None:
+    bench = SyncRuleRuns(total_steps=2048, learners=2, finished_runs=tmp_path)
+    run = bench._train("qsr, base 2", "qsr", {"base_updates": 2}, 1, Announcer(1))
+    (path,) = tmp_path.iterdir()
+    path.write_text(path.read_text().replace(f'"rounds": {run.rounds}', '"rounds": 77'))
+    assert bench._train("qsr, base 2", "qsr", {"base_updates": 2}, 1, Announcer(1)).rounds == 77
+    with pytest.raises(ConfigError, match="other settings"):
+        bench._train("qsr, base 2", "qsr", {"base_updates": 4}, 1, Announcer(1))
