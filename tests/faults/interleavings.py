@@ -7,10 +7,12 @@ but many times a second, and each time the same.
 from __future__ import annotations
 
 import random
+import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,7 +22,7 @@ import htsrl
 from htsrl import Config, Experiment, Placement
 from htsrl.dataflow.gradient_orders import GradientOrders, Helpers
 from htsrl.dataflow.shared_arrays import SharedArrays
-from htsrl.digest import Link
+from htsrl.digest import Link, first_difference
 from htsrl.metrics.report import UpdateReport
 from htsrl.numerics import single_threaded
 from htsrl.placements.blueprint import Blueprint
@@ -45,7 +47,11 @@ YIELD_ODDS = 0.03
 """At every line."""
 PACE_ODDS = 0.05
 """Of a new pace, whenever it yields."""
+KILL_ODDS = 0.003
+"""At every turn."""
 MAX_TURNS = 300_000
+MAX_RUNS = 20
+"""In which everyone wanted dies: whose turn a kill falls on depends on the processor's numerics, too."""
 TURN_SECONDS = 120
 """No turn takes that long; one that does waits for a lock of somebody who stands still."""
 
@@ -222,3 +228,18 @@ def work_in_any_order(blueprint: Blueprint, seed: int, kill_odds: float) -> tupl
         finally:
             for worker in workers.values():
                 worker.kill()
+
+
+def assert_kills_change_nothing(
+    blueprint: Blueprint, expected: list[Link], wanted: Mapping[str, int], first_seed: int = 0, min_runs: int = 1
+) -> None:
+    """Runs with kills, until everyone wanted (by name, or for all of a kind without its number) died so often."""
+    killed = Counter[str]()
+    for runs, seed in enumerate(range(first_seed, first_seed + MAX_RUNS), 1):
+        links, kills = work_in_any_order(blueprint, seed, KILL_ODDS)
+        assert first_difference(links, expected) is None, f"seed {seed}, kills of {kills}"
+        for name in kills:
+            killed.update({name, re.sub(r" \d+$", "", name)})
+        if runs >= min_runs and all(killed[name] >= times for name, times in wanted.items()):
+            return
+    raise AssertionError(f"{MAX_RUNS} runs from seed {first_seed} on killed {dict(killed)}, {dict(wanted)} was wanted")

@@ -7,7 +7,6 @@ import re
 import signal
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from combinations import combination
 from helpers import Outcome, assert_same_run, run
-from interleavings import blueprint_of, work_in_any_order
+from interleavings import assert_kills_change_nothing, blueprint_of, work_in_any_order
 from live_run import patience
 from small_run import oracle, quiet_placement, small_experiment
 
@@ -25,9 +24,7 @@ from htsrl.digest import Link, first_difference
 from htsrl_bench.process_tree import workers_named
 
 NUM_UPDATES = 6
-KILL_ODDS = 0.003
 SHARDS = {"lstm_ppo": 2, "gru_a2c": 3, "team_mask_lstm": 3}
-NUM_SEEDS = 2
 
 
 def sharded(name: str) -> Experiment:
@@ -45,13 +42,8 @@ def oracle_of(name: str) -> list[Link]:
 def test_whoever_of_the_learner_and_its_gradient_workers_is_killed_between_any_two_lines_no_bit_changes(
     name: str,
 ) -> None:
-    blueprint, killed = blueprint_of(sharded(name)), Counter[str]()
-    for seed in range(NUM_SEEDS):
-        links, kills = work_in_any_order(blueprint, seed, KILL_ODDS)
-        killed += Counter(kills)
-        assert first_difference(links, oracle_of(name)) is None, f"seed {seed}, kills of {kills}"
-    assert killed["learner"] > 3
-    assert killed["gradient worker 1"] > 3
+    wanted = {"learner": 4, "gradient worker 1": 4}
+    assert_kills_change_nothing(blueprint_of(sharded(name)), oracle_of(name), wanted, min_runs=2)
 
 
 @pytest.mark.parametrize("name", ["gru_a2c", "lstm_ppo"])

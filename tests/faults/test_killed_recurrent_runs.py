@@ -19,7 +19,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from combinations import COMBINATIONS, SIMULATORS, Schedule, combination, oracle
 from helpers import Outcome, assert_same_run, run
-from interleavings import Company, blueprint_of, work_in_any_order
+from interleavings import Company, assert_kills_change_nothing, blueprint_of
 from live_run import is_worker, patience
 
 from htsrl import A2C, Config, Experiment, Placement, train
@@ -32,7 +32,7 @@ from htsrl.roles import actor as actor_module
 from htsrl.roles.role import advance_all
 
 NUM_UPDATES = 8
-KILL_ODDS = 0.003
+WANTED = {"executor": 1, "actor": 1}
 # Episodes so short that many end with the first step of a rollout, whose answer a new executor finds made.
 SHORT = {
     "cut": replace(COMBINATIONS["gru_a2c"], env_args={"step_limit": 2}, sync_interval=3),
@@ -118,7 +118,7 @@ def test_an_answer_under_way_when_the_executor_is_replaced_is_not_taken_for_one_
 @pytest.mark.parametrize("name", SHORT)
 def test_turns_and_kills_at_any_line_change_no_bit(name: str, verify_storages: bool) -> None:
     blueprint = blueprint_of(short(name, NUM_UPDATES), verify_storages)
-    assert_kills_change_nothing(blueprint, short_oracle(name, NUM_UPDATES), num_runs=3)
+    assert_kills_change_nothing(blueprint, short_oracle(name, NUM_UPDATES), WANTED, random_seed(), min_runs=3)
 
 
 @pytest.mark.slow
@@ -127,22 +127,13 @@ def test_turns_and_kills_at_any_line_change_no_bit(name: str, verify_storages: b
 def test_turns_and_kills_at_any_line_change_no_bit_under_any_schedule(name: str, schedule: Schedule) -> None:
     blueprint = blueprint_of(combination(name, NUM_UPDATES, schedule), verify_storages=True)
     links = oracle(name, NUM_UPDATES, "sync" if schedule == "lockstep" else schedule).links
-    assert_kills_change_nothing(blueprint, links, num_runs=20)
+    assert_kills_change_nothing(blueprint, links, WANTED, random_seed(), min_runs=20)
 
 
-def assert_kills_change_nothing(blueprint: Blueprint, expected: list[Link], num_runs: int) -> None:
-    killed = set[str]()
-    for seed in seeds(num_runs):
-        links, kills = work_in_any_order(blueprint, seed, KILL_ODDS)
-        assert first_difference(links, expected) is None, f"HTSRL_CHAOS_SEED={seed}"
-        killed |= {name.split()[0] for name in kills}
-    assert killed >= {"executor", "actor"}
-
-
-def seeds(count: int) -> Iterator[int]:
+def random_seed() -> int:
     first = int(os.environ.get("HTSRL_CHAOS_SEED", time.time_ns() % 1_000_000))
     print(f"HTSRL_CHAOS_SEED={first}")
-    yield from range(first, first + count)
+    return first
 
 
 EACH_ROLE = ("before a rollout counts", 9), ("inside an answer", 11), ("before a publish", 2)
@@ -215,7 +206,7 @@ def train_in_processes(name: str, folder: Path, num_updates: int = NUM_UPDATES, 
 def test_an_executor_an_actor_and_the_learner_killed_at_random_moments_change_no_bit(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
-    (seed,) = seeds(1)
+    seed = random_seed()
     with somebody_kills_each(tmp_path / "run" / "digest.jsonl", random.Random(seed)):
         train_in_processes(name, tmp_path, jitter_seconds=0.01)
     killed = re.findall(r"^(\w+)(?: 0)? \(pid \d+\) was killed by SIGKILL", capfd.readouterr().err, re.MULTILINE)
