@@ -63,9 +63,7 @@ CANNOT_CHANGE_BITS = (
     "runs/play.py",
     "runs/recorder.py",
     "runs/reproducer.py",
-    "runs/saved_policy.py",
     "runs/signatures.py",
-    "runs/trained_policy.py",
     "runs/trust.py",
     "stderr.py",
     "timeline",
@@ -83,7 +81,7 @@ def code_hashes(package: Path = Path(__file__).parent) -> dict[str, str]:
     hashers: dict[str, xxhash.xxh3_64] = {}
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
-        if not _is_left_out(place):
+        if not is_left_out(place):
             hasher = hashers.setdefault(place.parts[0].removesuffix(".py"), xxhash.xxh3_64())
             hasher.update(f"{place.as_posix()}\0".encode())
             hasher.update(source_hash(path).encode())
@@ -95,5 +93,6 @@ def source_hash(path: Path) -> str:
     return xxhash.xxh3_64_hexdigest(path.read_bytes().replace(b"\r\n", b"\n"))
 
 
-def _is_left_out(place: Path) -> bool:
+def is_left_out(place: Path) -> bool:
+    """Whether the file at this place in the package counts for no hash."""
     return place.name in PRESETS or any(part.as_posix() in CANNOT_CHANGE_BITS for part in (place, *place.parents))

@@ -162,9 +162,16 @@ class RunFolder:
                 f"cannot write to run_dir={self.shown}: {error.strerror}; make room there, or choose another folder"
             ) from error
 
-    def clear(self, config: Config, fingerprint: Fingerprint, interface: Interface) -> None:
-        """Remove what a run wrote that starts over; what others have put there stays."""
+    def clear(
+        self, config: Config, fingerprint: Fingerprint, interface: Interface, changes: Sequence[str] = ()
+    ) -> None:
+        """Remove what a run wrote that starts over; what others have put there stays.
+
+        `changes` of numerics are noted for version 0: none of the bits before them are left.
+        """
         self.save_config(config)
+        # Before the fingerprint: whoever starts over after a kill in between finds the same changes once more.
+        self._note_starts_over(changes)
         self._save_fingerprint(fingerprint)
         self._save_interface(interface)
         for folder in (self.checkpoints_dir, self.tensorboard_dir, snapshots_in(self.path)):
@@ -176,7 +183,6 @@ class RunFolder:
             *watched,
             self.path / "timeline.json",
             self.path / "result.json",
-            self._numerics_changes_file,
             *self.path.glob("*.tmp"),
         ):
             file.unlink(missing_ok=True)
@@ -222,6 +228,16 @@ class RunFolder:
         self.save_json(self._numerics_changes_file, [*noted, {"version": version, "changes": list(changes)}])
         self._save_fingerprint(fingerprint)
 
+    def _note_starts_over(self, changes: Sequence[str]) -> None:
+        """Changes after version 0 were of bits that are gone."""
+        noted = [change for change in self.numerics_changes() if change["version"] == 0]
+        if changes:
+            noted.append({"version": 0, "changes": list(changes)})
+        if noted:
+            self.save_json(self._numerics_changes_file, noted)
+        else:
+            self._numerics_changes_file.unlink(missing_ok=True)
+
     def numerics_changes(self) -> list[dict[str, Any]]:
         path = self._numerics_changes_file
         try:
@@ -241,6 +257,10 @@ class RunFolder:
 
     def load_config(self, env: str | EnvFactory | None = None) -> Config:
         return load_config(self.config_file, env)
+
+    def has_fingerprint(self) -> bool:
+        """A run that was killed while it made its folder may have none."""
+        return (self.path / "fingerprint.json").exists()
 
     def fingerprint(self) -> Fingerprint:
         path = self.path / "fingerprint.json"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from htsrl.config.file import differences, from_document
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.errors import CheckpointDamaged, ConfigError, RunFolderError
-from htsrl.fingerprint import Fingerprint
 from htsrl.metrics.line_file import drop_lines_after, warn_on_stderr
 from htsrl.metrics.result import RunResult
 from htsrl.metrics.sinks import read_json_lines
@@ -32,6 +30,7 @@ from htsrl.observers.observer import Observer
 from htsrl.placements.blueprint import Blueprint
 from htsrl.processes.current_folder import current_folder_kept
 from htsrl.processes.warnings_once import warnings_once
+from htsrl.runs.changes_of_numerics import changes_of_numerics
 from htsrl.runs.evaluations import EvaluationRecord, drop_evaluations_after
 from htsrl.runs.filming import drop_films_after
 from htsrl.runs.folder import RunFolder
@@ -39,7 +38,8 @@ from htsrl.runs.lock import RunLock
 from htsrl.runs.recorder import Standing
 from htsrl.runs.run import run_to_end
 from htsrl.runs.saved_policy import drop_policy_after
-from htsrl.runs.start import fingerprint_for, initialise, survey
+from htsrl.runs.start import fingerprint_for, survey
+from htsrl.runs.starting_over import or_as_it_was, start_over
 from htsrl.runs.trust import NOTHING, Vouched, admit_folder, admit_placement, admitted_config
 
 MAY_CHANGE = ("total_steps:", "stop_at_return:")
@@ -109,20 +109,20 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
         _check_is_no_replay(folder, config)
         # Results without a checkpoint are those of a run that somebody has tidied up: they are worth more than a start.
         if not holds_any(folder.checkpoints_dir) and not folder.has_result():
-            return _start_over(config, folder, watching)
+            return start_over(config, before, folder, watching, changed.allow_different_numerics)
         checkpoint = _checkpoint(folder)
         _check_same_experiment(checkpoint, config)
         _check_there_is_work(folder, checkpoint, config)
         blueprint = survey(config, folder, watching.is_watched)
         fingerprint = fingerprint_for(blueprint)
-        changes = _changes_of_numerics(folder, fingerprint, changed.allow_different_numerics)
+        changes = changes_of_numerics(folder, fingerprint, changed.allow_different_numerics)
         block = SharedArrays(blueprint.block_specs())
         try:
             version = int(checkpoint.document["version"])
             _say_what_annealing_does(before, config.experiment, version)
             restore_cut(arrays_for(checkpoint, blueprint), version, blueprint.shared(block), block)
             standing = _standing(folder, checkpoint, config, LearnerSlots(block))
-            with _or_as_it_was(folder):
+            with or_as_it_was(folder):
                 folder.forget_result()  # of a run that was complete: a job would take it for that of this one
                 folder.save_config(config)
                 if changes or config.experiment.is_recorded:
@@ -135,30 +135,6 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
             return run_to_end(blueprint, block, folder, standing, watching)
         finally:
             block.close()
-
-
-def _start_over(config: Config, folder: RunFolder, watching: Watching) -> RunResult:
-    """Train from the first step, in place: nothing that was computed is kept, and so nothing is lost."""
-    blueprint = survey(config, folder, watching.is_watched)
-    block = SharedArrays(blueprint.block_specs())
-    try:
-        with _or_as_it_was(folder):
-            folder.clear(config, fingerprint_for(blueprint), blueprint.interface)
-        warn_on_stderr(f"{folder.shown} holds no checkpoint yet: the run starts over, to the same bits")
-        initialise(blueprint, block, folder)
-        return run_to_end(blueprint, block, folder, Standing(), watching)
-    finally:
-        block.close()
-
-
-@contextmanager
-def _or_as_it_was(folder: RunFolder) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(
-            f"cannot write to {folder.shown}: {error.strerror}; make room there and resume again, nothing is lost"
-        ) from error
 
 
 def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) -> None:
@@ -197,7 +173,9 @@ def _checkpoint(folder: RunFolder) -> Checkpoint:
         )
     missing = DOCUMENT_KEYS - found[1].document.keys()
     if missing:
-        raise CheckpointDamaged(f"{found[0]} does not say its {', '.join(sorted(missing))}; it is of another htsrl")
+        raise CheckpointDamaged(
+            f"{found[0]} does not say its {', '.join(sorted(missing))}; it was written by an incompatible htsrl version"
+        )
     return found[1]
 
 
@@ -280,19 +258,6 @@ def _check_eval_goal(folder: RunFolder, version: int, config: Config) -> None:
             f"with --stop-at-eval-return None or a higher number, or play its best with `htsrl eval {folder.shown} "
             "--best`"
         )
-
-
-def _changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> list[str]:
-    """Of all that bits depend on besides the experiment: machine, libraries, and the code that computes."""
-    changes = folder.fingerprint().differences(now)
-    if changes and not allowed:
-        raise ConfigError(
-            "the run was computed differently before (before / now):\n  "
-            + "\n  ".join(changes)
-            + "\nIt cannot go on to the same bits here: put back what it was computed by. --allow-different-numerics "
-            "resumes all the same, on this machine with these libraries and this code, and marks the run for good"
-        )
-    return changes
 
 
 def _standing(folder: RunFolder, checkpoint: Checkpoint, config: Config, slots: LearnerSlots) -> Standing:

@@ -44,14 +44,78 @@ def digest(run_dir: Path) -> str:
     return str(json.loads((run_dir / "result.json").read_text())["digest"])
 
 
+class Killed(BaseException):
+    """In place of a SIGKILL."""
+
+
+def killed(*arguments: Any) -> None:
+    raise Killed
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_over_in_place_to_the_same_bits(
     whole: Path, killed_early: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     resume(killed_early)
-    assert "holds no checkpoint yet: the run starts over" in capfd.readouterr().err
+    assert "holds no checkpoint yet: the run starts over, to the same bits\n" in capfd.readouterr().err
     assert (killed_early / "digest.jsonl").read_bytes() == (whole / "digest.jsonl").read_bytes()
     assert digest(killed_early) == digest(whole)
     assert (killed_early / "notes.txt").read_text() == "mine"
+
+
+def compute_differently(run_dir: Path) -> None:
+    file = run_dir / "fingerprint.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"torch": "1.0.0"}))
+
+
+def files_of(run_dir: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in run_dir.rglob("*") if file.is_file() and file.name != ".lock"}
+
+
+def test_one_that_was_computed_differently_is_refused_by_name_and_left_as_it_is(killed_early: Path) -> None:
+    compute_differently(killed_early)
+    before = files_of(killed_early)
+    for start in (lambda: resume(killed_early), lambda: resume_or_start(config(killed_early))):
+        with pytest.raises(ConfigError, match=r"(?s)computed differently.*torch: 1\.0\.0 / .*--allow-different-numerics"):
+            start()
+    assert files_of(killed_early) == before
+
+
+def test_one_that_was_computed_differently_is_marked_for_good_where_that_is_allowed(
+    killed_early: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute_differently(killed_early)
+    with monkeypatch.context() as patched:
+        patched.setattr("htsrl.runs.starting_over.run_to_end", killed)
+        with pytest.raises(Killed):
+            resume(killed_early, allow_different_numerics=True)
+    assert "starts over, computed differently than before, and is marked so\n" in capfd.readouterr().err
+    assert resume(killed_early).numerics_changes == 1
+    (change,) = json.loads((killed_early / "numerics_changes.json").read_text())
+    assert change["version"] == 0
+    assert "torch: 1.0.0 / " in change["changes"][0]
+
+
+def test_one_that_was_killed_while_its_folder_was_made_has_computed_nothing(killed_early: Path) -> None:
+    for name in ("fingerprint.json", "digest.jsonl", "metrics.jsonl"):
+        (killed_early / name).unlink()
+    assert resume(killed_early).numerics_changes == 0
+
+
+def test_a_longer_run_that_starts_over_is_not_said_to_have_the_same_bits(
+    killed_early: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    resume(killed_early, total_steps=160)
+    assert "the run starts over, to the bits of the experiment as it is now\n" in capfd.readouterr().err
+
+
+def test_an_asynchronous_run_that_starts_over_is_not_said_to_have_the_same_bits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(config(tmp_path / "run", schedule="async"))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "result.json").unlink()
+    resume(tmp_path / "run")
+    assert "the run starts over, to other bits: schedule=async depends on timing\n" in capfd.readouterr().err
 
 
 def test_a_job_starts_resumes_and_shows_what_is_complete(whole: Path, killed_early: Path, tmp_path: Path) -> None:
@@ -69,14 +133,6 @@ def test_a_job_starts_where_another_was_killed_while_it_made_the_folder(whole: P
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / left).write_text("half")
     assert resume_or_start(config(tmp_path / "run")).digest == digest(whole)
-
-
-class Killed(BaseException):
-    """In place of a SIGKILL."""
-
-
-def killed(*arguments: Any) -> None:
-    raise Killed
 
 
 def test_a_job_does_not_take_the_result_of_a_run_for_that_of_its_extension(

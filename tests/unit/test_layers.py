@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import htsrl
+from htsrl.source_hashes import is_left_out
 
 PACKAGE = Path(htsrl.__file__).parent
 LOWER_LAYERS = ("algorithms", "policies", "envs")
@@ -49,10 +50,18 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports_of(module: str) -> set[str]:
+class WithoutTypes(ast.NodeTransformer):
+    """Leaves what is imported when code runs."""
+
+    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+        return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def imports_of(module: str, for_types: bool = True) -> set[str]:
     """The modules of htsrl that one imports by name, anywhere: at its top, in functions, for types."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree if for_types else WithoutTypes().visit(tree)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -102,6 +111,71 @@ def test_mathematics_networks_and_environments_do_not_reach_for_the_whole_packag
             tree = ast.walk(ast.parse(MODULES[module].read_text()))
             sources = [node.module for node in tree if isinstance(node, ast.ImportFrom)]
             assert "htsrl" not in sources, f"{module} imports from the package itself"
+
+
+# What the code hash of a fingerprint leaves out (htsrl/source_hashes.py).
+
+CANNOT_CHANGE_BITS_BECAUSE = {
+    "what they decide is among the settings of the experiment": (
+        "htsrl.config.preset",
+        "htsrl.algorithms.a2c.presets",
+        "htsrl.algorithms.discrete_sac.presets",
+        "htsrl.algorithms.dqn.presets",
+        "htsrl.algorithms.ppo.presets",
+        "htsrl.algorithms.sac.presets",
+        "htsrl.algorithms.td3.presets",
+    ),
+    "they say where and for how long a run goes on, not what it computes": (
+        "htsrl.planning.tune",
+        "htsrl.runs.evaluations",
+    ),
+    "they admit or refuse, before anything is computed": (
+        "htsrl.envs.looked_at",
+        "htsrl.envs.repeats",
+        "htsrl.metrics.trackers",
+        "htsrl.runs.lock",
+        "htsrl.runs.signatures",
+        "htsrl.runs.trust",
+    ),
+    "they keep processes alive, named, informed and quiet": (
+        "htsrl.processes.interrupts",
+        "htsrl.processes.liveness",
+        "htsrl.processes.parent_death",
+        "htsrl.processes.process_name",
+        "htsrl.processes.warnings_once",
+    ),
+    "they are told what was computed": (
+        "htsrl",  # its version
+        "htsrl.checkpoint.snapshots",
+        "htsrl.metrics.curve",
+        "htsrl.metrics.evaluation",
+        "htsrl.metrics.gauges",
+        "htsrl.metrics.line_file",
+        "htsrl.metrics.pace",
+        "htsrl.metrics.readings",
+        "htsrl.metrics.sinks",
+        "htsrl.observers.dispatch",
+        "htsrl.observers.observer",
+        "htsrl.observers.parameters",
+        "htsrl.placements.instruments",
+        "htsrl.runs.beside_training",
+        "htsrl.runs.filming",
+        "htsrl.runs.recorder",
+        "htsrl.runs.reproducer",
+        "htsrl.stderr",
+        "htsrl.timeline.arrays",
+        "htsrl.timeline.document",
+    ),
+}
+
+
+def test_what_computes_imports_nothing_that_the_code_hash_leaves_out_but_for_a_reason() -> None:
+    left_out = {module for module, path in MODULES.items() if is_left_out(path.relative_to(PACKAGE))}
+    imports = {(imported, by) for by in MODULES.keys() - left_out for imported in imports_of(by, for_types=False)}
+    needed = {imported: by for imported, by in sorted(imports) if imported in left_out}
+    with_reason = {module for modules in CANNOT_CHANGE_BITS_BECAUSE.values() for module in modules}
+    assert {imported: by for imported, by in needed.items() if imported not in with_reason} == {}
+    assert with_reason - needed.keys() == set(), "nobody who computes imports these any more"
 
 
 # Packages: the folders of htsrl and the modules beside them.
