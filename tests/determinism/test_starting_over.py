@@ -75,7 +75,9 @@ def test_one_that_was_computed_differently_is_refused_by_name_and_left_as_it_is(
     compute_differently(killed_early)
     before = files_of(killed_early)
     for start in (lambda: resume(killed_early), lambda: resume_or_start(config(killed_early))):
-        with pytest.raises(ConfigError, match=r"(?s)computed differently.*torch: 1\.0\.0 / .*--allow-different-numerics"):
+        with pytest.raises(
+            ConfigError, match=r"(?s)computed differently.*torch: 1\.0\.0 / .*--allow-different-numerics"
+        ):
             start()
     assert files_of(killed_early) == before
 

@@ -1,0 +1,23 @@
+"""Imported by the workers of a run (Experiment.imports): checkpoints in a folder `slow` take their time to be written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from htsrl.checkpoint import background
+from htsrl.checkpoint.files import Checkpoint
+
+SLOW = "slow"
+SECONDS = 0.5
+_prepare = background.prepare_checkpoint
+
+
+def prepare_slowly(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None]) -> Path:
+    if folder.parent.name == SLOW:
+        time.sleep(SECONDS)
+    return _prepare(folder, checkpoint, on_part)
+
+
+background.prepare_checkpoint = prepare_slowly
