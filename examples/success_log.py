@@ -2,8 +2,9 @@
 
     htsrl train MiniGrid-DoorKey-5x5-v0 --observer examples.success_log:SuccessLog
 
-Episodes go to `episodes.csv` in the run's folder. Where the environment tells `is_success`, the run is asked to end as
-soon as 95 of the last 100 episodes were one; `htsrl resume` continues from there.
+Episodes go to `episodes.csv` in the run's folder, each once, also after a kill and a resume. Where the environment
+tells `is_success`, the run is asked to end as soon as 95 of the last 100 episodes were one; `htsrl resume` continues
+from there.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class SuccessLog(Observer):
         self._run = run
         self._recent: deque[float] = deque(maxlen=WINDOW)
         path = run.run_dir / "episodes.csv"
-        is_new = not path.exists()
-        self._file = path.open("a", newline="")
+        rows = list(csv.reader(path.open(newline=""))) if path.exists() else []
+        # A run that was killed resumes from a checkpoint, and comes to what followed that once more.
+        known = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= run.version]
+        self._file = path.open("w", newline="")
         self._table = csv.writer(self._file)
-        if is_new:
-            self._table.writerow(COLUMNS)
+        self._table.writerows([COLUMNS, *known])
 
     def on_episode(self, event: EpisodeEvent) -> None:
         success = event.info.get("is_success")

@@ -69,6 +69,39 @@ OURS = TorchSettings(1, 2, "torch.float32", "ieee", "ieee", "ieee", True, True, 
 ONEDNN = "mkldnn"  # as torch calls it
 
 
+class Numerics(NamedTuple):
+    """The settings of a process, and of the thread that asks."""
+
+    torch: TorchSettings | None
+    blas_threads: list[int]
+    flushes_denormals: bool
+
+
+class NumericsOfProcess:
+    """Reads and sets them."""
+
+    def __init__(self, uses_torch: bool = True) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        self._uses_torch = uses_torch
+        self._blas = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+        self.ours = Numerics(OURS if uses_torch else None, [1] * len(self._blas), False)
+
+    def read(self) -> Numerics:
+        threads = [library.get_num_threads() for library in self._blas]
+        return Numerics(_torch_settings() if self._uses_torch else None, threads, _flushes_denormals())
+
+    def write(self, numerics: Numerics) -> None:
+        if numerics.flushes_denormals != _flushes_denormals():
+            import torch
+
+            torch.set_flush_denormal(numerics.flushes_denormals)
+        if numerics.torch is not None:
+            _set_torch(numerics.torch)
+        for library, threads in zip(self._blas, numerics.blas_threads, strict=True):
+            library.set_num_threads(threads)
+
+
 class OwnNumerics:
     """A context in which we compute with one thread, deterministic kernels and all bits of float32, whatever an
     environment or a module of the user's set in this process, for torch or for NumPy; outside, they find what they set.
@@ -77,33 +110,19 @@ class OwnNumerics:
     """
 
     def __init__(self, uses_torch: bool = True) -> None:
-        from threadpoolctl import ThreadpoolController
-
-        self._ours = OURS if uses_torch else None
-        self._blas = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
-        self._theirs: tuple[Any, ...] | None = None
+        self._settings = NumericsOfProcess(uses_torch)
+        self._theirs: Numerics | None = None
 
     def __enter__(self) -> None:
-        threads = [library.get_num_threads() for library in self._blas]
-        theirs = _torch_settings() if self._ours else None, threads, _flushes_denormals()
-        if theirs != (self._ours, [1] * len(threads), False):
+        theirs = self._settings.read()
+        if theirs != self._settings.ours:
             self._theirs = theirs
-            self._set(self._ours, [1] * len(threads), False)
+            self._settings.write(self._settings.ours)
 
     def __exit__(self, *_: object) -> None:
         if self._theirs is not None:
-            self._set(*self._theirs)
+            self._settings.write(self._theirs)
             self._theirs = None
-
-    def _set(self, settings: TorchSettings | None, blas_threads: list[int], flushes_denormals: bool) -> None:
-        if flushes_denormals != _flushes_denormals():
-            import torch
-
-            torch.set_flush_denormal(flushes_denormals)
-        if settings is not None:
-            _set_torch(settings)
-        for library, threads in zip(self._blas, blas_threads, strict=True):
-            library.set_num_threads(threads)
 
 
 def _torch_settings() -> TorchSettings:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import make_dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from htsrl.errors import ConfigError
+from htsrl.plain_files import printable
+from htsrl.stderr import warn_on_stderr
 
 COMMANDS = "htsrl.commands"
-"""The group under which packages register commands of their own."""
+"""The group under which packages register commands of their own: a dataclass of flags with `run() -> int`."""
 
+ALWAYS_LOADED = ("train", "resume", "eval", "export", "digest", "compare", "check-env")
 SUMMARIES = {
     "collect": "Play episodes with a run's policy, or at random, and write them as a dataset to learn from.",
     "merge-datasets": "Put datasets of equal spaces together, or one into another format.",
@@ -48,22 +51,39 @@ PLACES: dict[str, str] = {
 
 def later_commands(asked: Sequence[str]) -> Iterator[tuple[str, type[Any]]]:
     """Every name with its class: the real one for the command that is asked for, for the others only a summary."""
-    for name, summary in SUMMARIES.items():
+    registered = {point.name: point for point in entry_points(group=COMMANDS)}
+    for name, summary in (SUMMARIES | _summaries_of_packages(registered)).items():
         yield (
             name,
-            _load(name)
+            _load(name, registered)
             if [name] == list(asked)
             else make_dataclass(name.replace("-", "_"), [], namespace={"__doc__": summary}),
         )
 
 
-def _load(name: str) -> type[Any]:
+def _summaries_of_packages(registered: Mapping[str, EntryPoint]) -> dict[str, str]:
+    """What packages say of themselves stands for what their commands do, which nobody imports for a list."""
+    summaries = {}
+    for name, point in registered.items():
+        package = point.dist.metadata if point.dist else None
+        if name in ALWAYS_LOADED or name in PLACES:
+            source = package["Name"] if package else point.value
+            warn_on_stderr(printable(f"warning: {source} registers a command {name}, which htsrl has; it is left out"))
+        elif name not in SUMMARIES:
+            of_package = f"{package['Summary'] or 'No summary'} (of the package {package['Name']})" if package else ""
+            summaries[name] = printable(of_package or point.value)
+    return summaries
+
+
+def _load(name: str, registered: Mapping[str, EntryPoint]) -> type[Any]:
     if name in PLACES:
         module, _, kind = PLACES[name].partition(":")
         return getattr(importlib.import_module(module), kind)  # type: ignore[no-any-return]
-    found = [point for point in entry_points(group=COMMANDS) if point.name == name]
-    if not found:
+    if name not in registered:
         raise ConfigError(
             f"htsrl {name} is a package of its own, which is not installed; install htsrl from its folder"
         )
-    return found[0].load()  # type: ignore[no-any-return]
+    try:
+        return registered[name].load()  # type: ignore[no-any-return]
+    except Exception as error:  # importing runs the package's code
+        raise ConfigError(f"htsrl {name} cannot be imported ({type(error).__name__}: {error})") from error

@@ -71,8 +71,12 @@ def parse_config(data: bytes, path: Path, env: str | EnvFactory | None = None) -
         config = from_document(document, env)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    for old in old_names_in(document.get("experiment", {}).get("network", {})):
+    experiment = document.get("experiment", {})
+    for old in old_names_in(experiment.get("network", {})):
         note_old_name(path, old, OF_NETWORK[old])
+    said = experiment.get("algorithm", {}).get("lag_correction")
+    if said and (meant := getattr(config.experiment.algorithm, "lag_correction", said)) != said:
+        note_old_name(path, f"lag_correction={said}", meant)
     return config
 
 

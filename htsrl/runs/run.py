@@ -55,6 +55,7 @@ def run_to_end(
     with ExitStack() as last_things:
         run.write_at_the_end(last_things)
         run.train()
+    run.raise_what_observers_failed_with()
     return run.recorder.result()
 
 
@@ -78,7 +79,13 @@ class _Run:
         )
         say = self.recorder.say
         self._archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, say, self.recorder.sync)
-        self._dispatch = Dispatch(watching, say, lambda version: read_parameters(parameters, shared, version))
+        self._dispatch = Dispatch(
+            watching,
+            say,
+            lambda version: read_parameters(parameters, shared, version),
+            config.placement.deadline_seconds,
+            takes_turns=config.placement.backend == "inline",
+        )
         self._beside = _evaluation_beside(blueprint, folder, self.recorder, self._dispatch, standing)
         self._filming = Filming(config, blueprint.interface, folder, say)
         has_timeline = config.placement.timeline
@@ -129,6 +136,9 @@ class _Run:
                 _keep_reproducer(self._blueprint, self._shared, self._folder, failure.env, recorder)
             raise
 
+    def raise_what_observers_failed_with(self) -> None:
+        self._dispatch.raise_failure()
+
     def _train(self) -> None:
         config, standing, recorder = self._blueprint.config, self._standing, self.recorder
         if self._blueprint.on_threads and config.placement.executor_threads is None:
@@ -155,8 +165,10 @@ class _Run:
         return replace(listeners, on_replaced=self._timeline.note_restart) if self._timeline else listeners
 
     def _on_report(self, report: UpdateReport) -> None:
+        is_new = report.version > self.recorder.version
         self.recorder.record(report)
-        self._dispatch.update(report)
+        if is_new:
+            self._dispatch.update(report)
         self._filming.after_update(report.version)
         if self._beside is not None:
             self._beside.after_update(report)
@@ -168,6 +180,7 @@ class _Run:
             self._dispatch.checkpoint(written.version, path)
 
     def _on_look(self) -> None:
+        self._dispatch.take_turn()
         self.recorder.note_starting(self._workers)
         if self._timeline:
             self._timeline.write_if_due()

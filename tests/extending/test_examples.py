@@ -188,6 +188,24 @@ def test_the_observer_writes_a_table_of_episodes_and_stops_when_successes_hold(
     assert all(float(row["return"]) == int(row["length"]) for row in table)
 
 
+def test_the_observers_table_is_the_same_after_a_kill_and_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(Config(REINFORCE, quietly(tmp_path / "whole")), observers=[SuccessLog()])
+    table = (tmp_path / "whole" / "episodes.csv").read_text()
+
+    half = replace(REINFORCE, total_steps=REINFORCE.total_steps // 2)
+    monkeypatch.setenv(KILL_AT, "before a publish:7")  # of an update that was reported already
+    monkeypatch.setenv(KILL_ONCE, str(tmp_path / "killed"))
+    placement = quietly(tmp_path / "run", backend="processes", num_executors=1)
+    result = train(Config(half, placement), observers=[SuccessLog()])
+    assert result.restarts == 1
+    later = f"{NUM_UPDATES},600,0,1.0,1,\n{NUM_UPDATES},60"  # as of a process that was killed after the checkpoint
+    (tmp_path / "run" / "episodes.csv").open("a").write(later)
+    resume(tmp_path / "run", total_steps=REINFORCE.total_steps, observers=[SuccessLog()])
+    assert (tmp_path / "run" / "episodes.csv").read_text() == table
+
+
 def test_an_evaluation_has_the_numbers_of_info(tmp_path: Path) -> None:
     experiment = replace(_BASE, env=make_successful, algorithm=A2C(), total_steps=20)
     train(Config(experiment, quietly(tmp_path / "run", log_info=("degrees",))))

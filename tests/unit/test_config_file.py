@@ -234,6 +234,25 @@ def test_a_setting_under_both_of_its_names_is_refused() -> None:
         from_document({"experiment": {"env": "x", "network": {"memory": "gru", "recurrent": "gru"}}})
 
 
+def test_decoupled_in_a_run_of_before_is_read_as_what_it_meant_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads(to_json(Config(Experiment("x", algorithm=PPO(lag_correction="decoupled")))))
+    todays = tmp_path / "today.json"
+    todays.write_text(json.dumps(whole))
+    for later in ("first_epoch_clip_factor", "max_importance_weight", "advantage_normalization"):
+        del whole["experiment"]["algorithm"][later]
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(whole))
+    short = {"experiment": {"env": "x", "algorithm": {"name": "ppo", "lag_correction": "decoupled"}}}
+
+    assert load_config(before).experiment.algorithm == PPO(lag_correction="recentered")
+    assert capsys.readouterr().err.count(f"{before}: lag_correction=decoupled is now called recentered;") == 1
+    assert load_config(todays).experiment.algorithm == PPO(lag_correction="decoupled")
+    assert from_document(short).experiment.algorithm == PPO(lag_correction="decoupled")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("content", [b"{", b"", b"\xf0\x28\x8c\x28", b"[1]", b'{"experiment": {"env": 4}}'])
 def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "broken.json").write_bytes(content)

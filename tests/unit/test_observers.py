@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +16,7 @@ from typing import Any, cast
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from helpers import Outcome, assert_same_run, run
 from safetensors.numpy import load_file
 
@@ -18,6 +25,7 @@ from htsrl.digest import Link
 from htsrl.errors import StopRequested
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.sinks import read_json_lines
+from htsrl.observers import delivery
 from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent
 from htsrl.placements.messages import ReportReader, ReportWriter
 from htsrl.placements.supervisor import Listeners, Supervisor
@@ -82,14 +90,16 @@ class Notes(Observer):
         self.result = result
 
 
-def train_watched(tmp_path: Path, observer: Any, strict: bool = False, **placement: Any) -> RunResult:
+def train_watched(
+    tmp_path: Path, observer: Any, experiment: Experiment = EXPERIMENT, strict: bool = False, **placement: Any
+) -> RunResult:
     quietly: dict[str, Any] = {
         "backend": "inline",
         "tensorboard": False,
         "progress": "off",
         "run_dir": tmp_path / "run",
     }
-    config = Config(EXPERIMENT, Placement(**(quietly | {"run_dir": tmp_path / "run"} | placement)))
+    config = Config(experiment, Placement(**(quietly | placement)))
     return train(config, observers=[observer], strict_observers=strict)
 
 
@@ -132,12 +142,53 @@ def test_watching_changes_no_bit(tmp_path: Path, backend: str) -> None:
     assert Outcome.read(tmp_path / "run").digest == run(EXPERIMENT).digest
 
 
-def test_an_observer_can_stop_a_run_that_goes_on_later_to_the_same_bits(tmp_path: Path) -> None:
+class Rude(Observer):
+    """Sets what it likes, for the whole process, and takes its time."""
+
+    def __init__(self, elsewhere: Path) -> None:
+        self._elsewhere = elsewhere
+
+    def on_update(self, event: UpdateEvent) -> None:
+        os.chdir(self._elsewhere)
+        np.random.seed(event.version)
+        random.seed(event.version)
+        torch.manual_seed(event.version)
+        torch.set_num_threads(3)
+        torch.set_default_dtype(torch.float64)
+        torch.set_float32_matmul_precision("medium")
+        time.sleep(0.05)
+
+
+class DrawsGlobally(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Adds noise from NumPy's global generator, as old environments do."""
+
+    def reset(self, *, seed: int | None = None, **kwargs: Any) -> Any:
+        if seed is not None:
+            np.random.seed(seed)
+        return super().reset(seed=seed, **kwargs)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, float(reward) + np.random.normal(), *rest
+
+
+def test_what_an_observer_sets_for_the_whole_process_changes_no_bit(tmp_path: Path) -> None:
+    def noisy() -> gymnasium.Env[Any, Any]:
+        return DrawsGlobally(gymnasium.make("CartPole-v1"))
+
+    here, experiment = Path.cwd(), replace(EXPERIMENT, env=noisy, num_envs=1)
+    threads = torch.get_num_threads()
+    train_watched(tmp_path, Rude(tmp_path), experiment)
+    assert Outcome.read(tmp_path / "run").digest == run(experiment).digest
+    assert (Path.cwd(), torch.get_num_threads(), torch.get_default_dtype()) == (here, threads, torch.float32)
+
+
+def test_an_observer_can_stop_a_run_that_continues_later_to_the_same_bits(tmp_path: Path) -> None:
     notes = Notes(stop_at=2)
     result = train_watched(tmp_path, notes)
     assert result.stop_reason == "seen enough"
     assert result.interrupted
-    assert 2 <= result.updates < 4
+    assert result.updates == 2  # inline, observers have their turn after every update
     assert notes.result == result
     again = resume(tmp_path / "run", env=make_env)
     assert again.stop_reason is None
@@ -168,6 +219,93 @@ def test_a_strict_observers_exception_ends_the_run_and_loses_nothing(tmp_path: P
     with pytest.raises(ObserverFailed, match="a mistake of the user's"):
         train_watched(tmp_path, Broken(), strict=True)
     assert resume(tmp_path / "run", env=make_env).digest == run(EXPERIMENT).digest
+
+
+class FailsLate(Observer):
+    """Fails in one hook alone, of the run's end."""
+
+    def __init__(self, hook: str) -> None:
+        self._hook = hook
+
+    def on_update(self, event: UpdateEvent) -> None:
+        self._fail_in("on_update", event.version == 4)
+
+    def on_checkpoint(self, event: CheckpointEvent) -> None:
+        self._fail_in("on_checkpoint", event.version == 3)
+
+    def on_end(self, result: RunResult) -> None:
+        self._fail_in("on_end", True)
+
+    def _fail_in(self, hook: str, is_last: bool) -> None:
+        if hook == self._hook and is_last:
+            raise ValueError("too late for the run to end early")
+
+
+@pytest.mark.parametrize(
+    ("backend", "hook"),
+    [("inline", "on_update"), ("inline", "on_checkpoint"), ("inline", "on_end"), ("processes", "on_end")],
+)
+def test_a_strict_observer_that_fails_at_the_very_end_is_not_forgotten(tmp_path: Path, backend: str, hook: str) -> None:
+    with pytest.raises(ObserverFailed, match=f"FailsLate raised ValueError in {hook}: too late"):
+        train_watched(tmp_path, FailsLate(hook), strict=True, backend=backend, checkpoint_every_updates=3)
+    assert_whole(tmp_path / "run")
+
+
+def assert_whole(run_dir: Path) -> None:
+    result = json.loads((run_dir / "result.json").read_text())
+    assert (result["updates"], result["interrupted"]) == (4, False)
+    assert_same_run(Outcome.read(run_dir), run(EXPERIMENT))
+
+
+class Hangs(Observer):
+    """Never returns from its first update, until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def on_update(self, event: UpdateEvent) -> None:
+        self.let_go.wait()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_observer_that_hangs_holds_up_nothing_for_ever(
+    tmp_path: Path, strict: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    observer = Hangs()
+    with pytest.raises(ObserverFailed, match="have not heard of") if strict else nullcontext():
+        train_watched(tmp_path, observer, strict=strict, progress="plain", deadline_seconds=0.2)
+    observer.let_go.set()
+    assert_whole(tmp_path / "run")
+    said = capfd.readouterr().err
+    assert "Hangs.on_update has not returned for 0.2 s (deadline_seconds)" in said
+    assert "Hangs.on_update did not return" in said
+
+
+def test_events_that_there_is_no_room_for_are_dropped_and_counted_only_once_the_thread_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_EVENTS", 2)
+    heard, let_go = list[int](), threading.Event()
+
+    def hear(event: tuple[str, int]) -> None:
+        if event[1] == 10:
+            let_go.wait()
+        heard.append(event[1])
+
+    slow = delivery.Delivery(hear, patience_seconds=300.0)
+    for i in range(10):
+        assert not slow.put(("event", i))
+    assert not slow.wait()
+    assert heard == list(range(10))
+    slow.close()
+    assert slow.unheard == 0
+
+    hanging = delivery.Delivery(hear, patience_seconds=0.05)
+    assert [hanging.put(("event", i)) for i in range(10, 16)].count(True) == 1
+    assert not hanging.wait()  # found before, and said once
+    hanging.close()
+    assert hanging.unheard == 6
+    let_go.set()
 
 
 def test_parameters_are_a_copy_of_the_versions_own_that_nobody_can_write_to(tmp_path: Path) -> None:

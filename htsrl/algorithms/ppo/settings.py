@@ -12,7 +12,8 @@ from htsrl.config.preset import Preset
 from htsrl.config.rules import ABOVE_0, AT_LEAST_1, Rule
 
 SETTINGS_BEFORE_LAG_CORRECTION = 19
-"""A run's folder has all that there were. One without that choice was begun when PPO corrected nothing."""
+"""A run's folder has all that there were. One without that choice was begun when PPO corrected nothing; one with it and
+without `first_epoch_clip_factor`, when what is now `recentered` was called `decoupled`."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,10 @@ class PPO:
     @staticmethod
     def of_older_file(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a file says, with what it meant where it was written before there was a choice."""
-        if len(settings) >= SETTINGS_BEFORE_LAG_CORRECTION and "lag_correction" not in settings:
+        if len(settings) < SETTINGS_BEFORE_LAG_CORRECTION:
+            return settings
+        if "lag_correction" not in settings:
             return {**settings, "lag_correction": "none"}
+        if settings["lag_correction"] == "decoupled" and "first_epoch_clip_factor" not in settings:
+            return {**settings, "lag_correction": "recentered"}
         return settings
