@@ -20,7 +20,7 @@ from starlette.routing import Route
 from htsrl.dashboard.catalog import Catalog
 from htsrl.dashboard.details import VIDEOS, details, video_type, videos
 from htsrl.dashboard.guard import App, Guard
-from htsrl.dashboard.run import Run
+from htsrl.dashboard.run import STALL_FILE, Run
 from htsrl.dashboard.timeline_view import timeline_view
 from htsrl.metrics.names import meaning_of
 from htsrl.plain_files import parsed
@@ -100,7 +100,9 @@ class _Server:
         return _json(details(self._run(request)))
 
     def timeline(self, request: Request) -> Response:
-        return _json(timeline_view(self._run(request).document("timeline.json")))
+        run = self._run(request)
+        stall = run.document(STALL_FILE) if run.row.get("waits") else None
+        return _json({**timeline_view(run.document("timeline.json"), stall), "waits": run.row.get("waits")})
 
     def video(self, request: Request) -> Response:
         run, number = self._run(request), request.path_params["number"]

@@ -53,6 +53,8 @@ def video_type(name: str) -> str | None:
 def warnings(run: Run) -> list[str]:
     """What a user of the run should know, from its files."""
     found = [*run.notes()]
+    if waits := run.row.get("waits"):
+        found.append(waits)
     result = run.document("result.json")
     if run.row.get("state") == "failed":
         found.append("the run ended without a result; `htsrl resume` continues it from its last checkpoint")

@@ -18,6 +18,7 @@ NUM_SAMPLES = 200
 """Lines that are looked at first where a file is too long to be read at once."""
 MAX_CURVE_NAMES = 400
 EVALUATIONS_FILE = "evaluations.jsonl"
+STALL_FILE = "stall.json"
 
 
 class Run:
@@ -48,7 +49,7 @@ class Run:
         evaluation = last_record(self.files, EVALUATIONS_FILE)
         begun = self.files.stamp("config.json")
         stamp = self.files.stamp(METRICS_FILE) or begun
-        state = run_state(self.files, result, locks)
+        waits, state = self._waits(), run_state(self.files, result, locks)
         restarts = outcome.get("restarts", self._num_restarts() if state == "running" else None)
         row = {
             "id": self.id,
@@ -70,6 +71,7 @@ class Run:
             "started": begun.modified_ns / 1e9 if begun else None,
             "updated": stamp.modified_ns / 1e9 if stamp else None,
             "settings": settings,
+            "waits": waits if state == "running" else None,
             "notes": self.notes(),
         }
         changed = row != self.row
@@ -81,6 +83,13 @@ class Run:
         timeline = self.document("timeline.json")
         events = timeline.get("events") if isinstance(timeline, dict) else None
         return sum(isinstance(x, list) and x[:1] == ["restart"] for x in events) if isinstance(events, list) else None
+
+    def _waits(self) -> str | None:
+        """What a run waits for that has had no update for a while."""
+        stall = self.document(STALL_FILE)
+        if not isinstance(stall, dict) or (seconds := number(stall.get("seconds"))) is None:
+            return None
+        return f"no update for {seconds:.0f} s: {text(stall.get('reason')) or 'the run does not say why'}"
 
     def document(self, name: str) -> Any:
         """A file's JSON as it is now; None where it is absent or none, with a note about the latter."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from htsrl.dashboard.shown import number, text
+from htsrl.metrics.stragglers import are_stragglers, times_median
 
 MAX_WORKERS = 200
 MAX_SPANS = 4_000
@@ -13,21 +13,20 @@ MAX_SPANS = 4_000
 MAX_ENVIRONMENTS = 2_000
 MAX_EVENTS = 500
 MAX_BINS = 100
-STRAGGLER_RATIO = 1.5
-"""An environment that takes so many times the median over all environments is a straggler,"""
-STRAGGLER_SHARE = 0.25
-"""and is as much slower than the median as this share of what the slowest one is."""
 
 
-def timeline_view(document: Any) -> dict[str, Any]:
-    """What of it is in the documented form; anything else is left out."""
+def timeline_view(document: Any, stall: Any = None) -> dict[str, Any]:
+    """What of it is in the documented form; anything else is left out. With `stall`, what stall.json has, the call in
+    which an environment still is."""
     document = document if isinstance(document, dict) else {}
+    workers = [found for one in _listed(document, "workers", MAX_WORKERS) if (found := _worker(one))]
     listed = _listed(document, "environments", MAX_ENVIRONMENTS)
     environments = [found for one in listed if (found := _environment(one))]
     _mark_stragglers(environments)
+    _add_open_span(workers, environments, document, stall if isinstance(stall, dict) else {})
     return {
         "written_at": number(document.get("written_at")),
-        "workers": [found for one in _listed(document, "workers", MAX_WORKERS) if (found := _worker(one))],
+        "workers": workers,
         "environments": environments,
         "events": [found for one in _listed(document, "events", MAX_EVENTS) if (found := _event(one))],
         "stragglers": [_described(one, environments) for one in environments if one["is_straggler"]],
@@ -63,6 +62,21 @@ def _span(document: Any) -> list[Any] | None:
     return [kind, start, duration, number(document[3]) if len(document) > 3 else None]
 
 
+def _add_open_span(
+    workers: list[dict[str, Any]], environments: list[dict[str, Any]], document: dict[str, Any], stall: dict[str, Any]
+) -> None:
+    """Spans are written once they have ended, so one that lasts is told of by stall.json alone."""
+    began_at, written_at = number(document.get("started_at")), number(stall.get("written_at"))
+    env, seconds = number(stall.get("env")), number(stall.get("call_seconds"))
+    if began_at is None or written_at is None or env is None or seconds is None or seconds < 0:
+        return
+    name = next((one["worker"] for one in environments if one["env"] == env), None)
+    kind = "step" if stall.get("call") == "step" else "reset"
+    for worker in workers:
+        if worker["name"] == name:
+            worker["spans"].append([kind, written_at - seconds - began_at, seconds, env, "so far"])
+
+
 def _environment(document: Any) -> dict[str, Any] | None:
     if not isinstance(document, dict) or (env := number(document.get("env"))) is None:
         return None
@@ -82,6 +96,7 @@ def _environment(document: Any) -> dict[str, Any] | None:
         "max_seconds": number(document.get("max_seconds")),
         "histogram": bins,
         "times_slowest": number(document.get("times_slowest")),
+        "times_median": None,
         "is_straggler": False,
     }
 
@@ -95,14 +110,11 @@ def _event(document: Any) -> dict[str, Any] | None:
 def _mark_stragglers(environments: list[dict[str, Any]]) -> None:
     """Where one worker steps all of them in turn, none is waited for by the others, and none is marked."""
     are_beside = len({one["worker"] for one in environments}) > 1
-    means = [one["mean_seconds"] for one in environments if one["mean_seconds"]]
-    median = statistics.median(means) if len(means) >= 3 else None
-    slowest = max(means, default=0.0) / median if median else 0.0
-    # Beside one that is 50 times as slow, one that is twice as slow holds up nobody.
-    limit = max(STRAGGLER_RATIO, 1 + STRAGGLER_SHARE * (slowest - 1))
-    for one in environments:
-        one["times_median"] = one["mean_seconds"] / median if median and one["mean_seconds"] else None
-        one["is_straggler"] = are_beside and (one["times_median"] or 0.0) >= limit
+    timed = [one for one in environments if one["mean_seconds"]]
+    ratios = times_median([one["mean_seconds"] for one in timed])
+    for one, ratio, is_straggler in zip(timed, ratios, are_stragglers(ratios), strict=True):
+        one["times_median"] = ratio
+        one["is_straggler"] = are_beside and is_straggler
 
 
 def _described(one: dict[str, Any], environments: list[dict[str, Any]]) -> str:

@@ -9,8 +9,8 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-STRAGGLER_RATIO = 1.5
-"""An environment that takes so many times the median is named."""
+from htsrl.metrics.stragglers import are_stragglers, times_median
+
 GAUGE_SECONDS = 1.0
 """Read no more often: shares of a shorter time flicker."""
 
@@ -30,7 +30,7 @@ ReadCounters = Callable[[], Counters]
 
 @dataclass(frozen=True)
 class SlowestEnv:
-    """The environment that took longest since the last look, where it stands out."""
+    """The environment that took longest since the last look, where it stood out before as well."""
 
     env: int
     step_seconds: float
@@ -47,6 +47,7 @@ class Gauges:
         self.busy: dict[str, float] = {}
         """Share of time that each kind did not wait, from 0 to 1."""
         self.slowest: SlowestEnv | None = None
+        self._stood_out: int | None = None
 
     def look(self, steps: int) -> None:
         """Read the counters, unless that was a moment ago; `steps` are those of all environments so far."""
@@ -63,10 +64,13 @@ class Gauges:
         for kind, waited in now[2].waited_seconds.items():
             share = 1.0 - (waited - before[2].waited_seconds.get(kind, 0.0)) / seconds
             self.busy[kind] = min(max(share, 0.0), 1.0)
-        spent = now[2].env_seconds - before[2].env_seconds
+        spent = (now[2].env_seconds - before[2].env_seconds).tolist()
         steps_each = (now[1] - before[1]) / max(len(spent), 1)
-        usual = float(np.sort(spent)[(len(spent) - 1) // 2]) if len(spent) else 0.0
-        if steps_each > 0 and usual > 0:
-            env = int(spent.argmax())
-            slowest = SlowestEnv(env, float(spent[env]) / steps_each, float(spent[env]) / usual)
-            self.slowest = slowest if slowest.ratio >= STRAGGLER_RATIO else None
+        ratios = times_median(spent)
+        if steps_each <= 0 or not any(ratios):
+            return
+        env = max(range(len(ratios)), key=ratios.__getitem__)
+        # Of a short time one that lost its core for a moment stands out as well, but hardly twice.
+        stood_out, self._stood_out = self._stood_out, env if are_stragglers(ratios)[env] else None
+        is_slow = self._stood_out is not None and stood_out == env
+        self.slowest = SlowestEnv(env, spent[env] / steps_each, ratios[env]) if is_slow else None

@@ -37,6 +37,7 @@ class LiveProgress:
         self._trend = Trend(total_steps)
         self._gauges = Gauges(read_counters)
         self._events: dict[str, str] = {}
+        self._stall = ""
         self._pace = Pace(LIVE_SECONDS)
         self._console = Console(stderr=True)
         self._is_unicode = self._console.encoding.lower().startswith("utf")
@@ -47,6 +48,7 @@ class LiveProgress:
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         self._step, self._metrics = step, metrics
         self._events.pop("starting", None)
+        self._stall = ""
         self._trend.add(step, metrics.get("rollout/ep_rew_mean"))
         if self._pace.is_due():
             self._gauges.look(step)
@@ -57,10 +59,15 @@ class LiveProgress:
 
     def note(self, kind: str, text: str) -> None:
         self._events[kind] = f"{kind} {text}"
-        if kind == "starting":  # nothing else redraws until the first update
+        if kind == "starting":  # nothing else may redraw until the first update
             self._live.update(self._drawing(), refresh=True)
 
+    def stall(self, seconds: float, text: str) -> None:
+        self._stall = text
+        self._live.update(self._drawing(), refresh=True)
+
     def close(self) -> None:
+        self._stall = ""
         self._live.update(self._drawing(show_eta=False))
         self._live.stop()
 
@@ -76,7 +83,9 @@ class LiveProgress:
         bar.add_column(no_wrap=True, overflow="ellipsis")
         done = f"{self._step:,}/{self._total_steps:,} steps"
         bar.add_row(Text(self._title), ProgressBar(self._total_steps, self._step), Text(done))
-        lines = [self._readings(show_eta), self._utilisation(), "   ".join(self._events.values())]
+        # While nothing is reported, shares and times of the last report tell less than what is waited for.
+        doing = self._stall or self._utilisation()
+        lines = [self._readings(show_eta and not self._stall), doing, "   ".join(self._events.values())]
         # One line each however narrow the terminal, or the next drawing would not cover this one.
         return Group(bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines if line))
 

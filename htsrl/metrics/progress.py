@@ -32,6 +32,9 @@ class Progress(Protocol):
     def note(self, kind: str, text: str) -> None:
         """The newest of its kind: a checkpoint, an evaluation."""
 
+    def stall(self, seconds: float, text: str) -> None:
+        """No update has come for so long; called about once a second until one does."""
+
     def close(self) -> None: ...
 
 
@@ -53,10 +56,12 @@ class PlainProgress:
         self._is_verbose = is_verbose
         self._pace = Pace(PLAIN_SECONDS, PLAIN_SECONDS if is_verbose else MAX_PLAIN_SECONDS)
         self._unprinted: str | None = None
+        self._next_stall = 0.0
         self.say(title)
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         self._unprinted = self._line(step, metrics)
+        self._next_stall = 0.0
         if self._pace.is_due():
             self._print_latest()
 
@@ -66,6 +71,13 @@ class PlainProgress:
     def note(self, kind: str, text: str) -> None:
         if self._is_verbose or kind in ALWAYS_SHOWN:
             self.say(f"{kind} {text}")
+
+    def stall(self, seconds: float, text: str) -> None:
+        """A line each time that it has lasted twice as long."""
+        if seconds >= self._next_stall:
+            self._print_latest()
+            self.say(text)
+            self._next_stall = 2 * seconds
 
     def close(self) -> None:
         self._print_latest()
@@ -96,6 +108,9 @@ class NoProgress:
         warn_on_stderr(line)
 
     def note(self, kind: str, text: str) -> None:
+        pass
+
+    def stall(self, seconds: float, text: str) -> None:
         pass
 
     def close(self) -> None:

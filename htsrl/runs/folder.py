@@ -182,6 +182,7 @@ class RunFolder:
             *files,
             *watched,
             self.path / "timeline.json",
+            self.path / "stall.json",
             self.path / "result.json",
             *self.path.glob("*.tmp"),
         ):

@@ -12,14 +12,16 @@ def json_bytes(document: Any) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """All of it or nothing: a crash leaves the old file or the new one, never half of either."""
+def write_private(path: Path, data: bytes, synced: bool = True) -> None:
+    """All of it or nothing: a crash leaves the old file or the new one, never half of either; one of the machine may
+    leave less of what is not synced."""
     temporary = _temporary(path)
     try:
         with open(temporary, "wb", opener=_private) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

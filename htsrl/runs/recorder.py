@@ -140,6 +140,10 @@ class Recorder:
             self._said_starting = True
             self._progress.note("starting", workers)
 
+    def note_stall(self, seconds: float, text: str) -> None:
+        """Nothing was reported for so long, and why."""
+        self._progress.stall(seconds, text)
+
     def note_checkpoint(self, version: int) -> None:
         self._progress.note("checkpoint", f"of update {version} at {time.strftime('%H:%M')}")
 

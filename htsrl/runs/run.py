@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,21 +11,20 @@ from htsrl.checkpoint.archive import Archive
 from htsrl.checkpoint.background import Written
 from htsrl.checkpoint.of_run import newest_checkpoint_of
 from htsrl.config.file import env_name
-from htsrl.dataflow.exchange import Cost, Exchange
+from htsrl.dataflow.exchange import Exchange
 from htsrl.dataflow.learner_slots import LearnerSlots
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.versions import is_intact
 from htsrl.errors import EnvironmentFailure, StopRequested, TrainingDiverged
 from htsrl.metrics.episodes import Row
 from htsrl.metrics.evaluation import Evaluation
-from htsrl.metrics.gauges import Counters
 from htsrl.metrics.pace import PLAIN_SECONDS, Pace
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.result import RunResult
 from htsrl.observers.dispatch import Dispatch, Watching
 from htsrl.observers.observer import ObservedRun
 from htsrl.observers.parameters import read_parameters
-from htsrl.placements.assignment import worker_counts, worker_layout
+from htsrl.placements.assignment import worker_counts
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.inline import run_inline
 from htsrl.placements.instruments import track_names
@@ -38,13 +36,12 @@ from htsrl.runs.filming import Filming
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.recorder import Recorder, Standing
 from htsrl.runs.reproducer import reproducer_of
+from htsrl.runs.stall import StallFile, StallWatch
+from htsrl.runs.worker_counters import counters, readings
 from htsrl.timeline.document import TimelineFile
 
 if TYPE_CHECKING:
     from torch import nn
-
-WAYS = ("up", "down")
-"""What islands send the learner, and it them."""
 
 
 def run_to_end(
@@ -72,9 +69,9 @@ class _Run:
         self.recorder = Recorder(
             config,
             folder,
-            lambda: _readings(blueprint, exchange),
+            lambda: readings(blueprint, exchange),
             standing,
-            lambda: _counters(blueprint, exchange),
+            lambda: counters(blueprint, exchange),
             lambda version: _episodes_of(block, exchange, len(parameters.modules), version),
         )
         say = self.recorder.say
@@ -91,6 +88,9 @@ class _Run:
         has_timeline = config.placement.timeline
         self._timeline = TimelineFile(block, track_names(blueprint), folder.path) if has_timeline else None
         self._workers = worker_counts(blueprint)
+        env_workers = {env: track.name for track in track_names(blueprint) for env in track.envs}
+        self._stalls = StallWatch(shared, [env_workers[env] for env in sorted(env_workers)])
+        self._stall_file = StallFile(folder.path)
         self._ended_in_order = False
 
     def write_at_the_end(self, last_things: ExitStack) -> None:
@@ -101,6 +101,7 @@ class _Run:
         self._last_things = last_things
         self._at_the_end("the curve", lambda: draw_learning_curve(folder.metrics_file, folder.curve_file, title))
         last_things.callback(recorder.close)
+        last_things.callback(self._stall_file.remove)
         last_things.callback(lambda: self._dispatch.close(recorder.result()))
         self._at_the_end("the films", lambda: self._filming.finish(recorder.version, self._last_policy()))
         self._at_the_end("the result", lambda: folder.save_result(recorder.result()))
@@ -166,6 +167,8 @@ class _Run:
 
     def _on_report(self, report: UpdateReport) -> None:
         is_new = report.version > self.recorder.version
+        self._stalls.note_update()
+        self._stall_file.remove()
         self.recorder.record(report)
         if is_new:
             self._dispatch.update(report)
@@ -182,6 +185,9 @@ class _Run:
     def _on_look(self) -> None:
         self._dispatch.take_turn()
         self.recorder.note_starting(self._workers)
+        if stall := self._stalls.look():
+            self.recorder.note_stall(stall.seconds, stall.text)
+            self._stall_file.write(stall)
         if self._timeline:
             self._timeline.write_if_due()
 
@@ -278,44 +284,7 @@ def _unless_the_disk_is_full(what: str, write: Callable[[], None], say: Callable
         say(f"warning: {what} could not be written: {error}")
 
 
-def _readings(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
-    """What the workers have written about themselves so far."""
-    readings = _waited_seconds(blueprint, exchange)
-    if blueprint.islands:
-        readings |= {f"cluster/bytes_{way}": float(x) for way, x in zip(WAYS, exchange.crossed_bytes, strict=True)}
-    if blueprint.config.placement.measure_costs:
-        spent = exchange.cpu_seconds.sum(axis=0)
-        spent[Cost.TOTAL] += time.process_time()
-        readings |= {f"cpu/{cost.name.lower()}_seconds": float(spent[cost]) for cost in Cost}
-    return readings
-
-
 def _episodes_of(block: SharedArrays, exchange: Exchange, num_slots: int, version: int) -> list[Row]:
     """The last episodes as of a version; none where a later version has taken its place."""
     rows = [tuple(row) for row in LearnerSlots(block).episodes(version)]
     return rows if is_intact(version, exchange.published_version, num_slots) else []
-
-
-def _counters(blueprint: Blueprint, exchange: Exchange) -> Counters:
-    """For the terminal; inline, everybody takes turns and nobody waits."""
-    waited = {} if blueprint.config.placement.backend == "inline" else _waited_seconds(blueprint, exchange)
-    by_kind = {name.removeprefix("wait/").removesuffix("_seconds"): seconds for name, seconds in waited.items()}
-    if blueprint.acts_for_itself and "executor" in by_kind:
-        by_kind.pop("actor", None)  # one process, so one bar
-    # Stepped in turn by one process, environments are not waited for one by one.
-    is_in_turn = not waited or (len(blueprint.executor_envs) == 1 and not blueprint.on_threads)
-    return Counters(by_kind) if is_in_turn else Counters(by_kind, exchange.env_seconds.copy())
-
-
-def _waited_seconds(blueprint: Blueprint, exchange: Exchange) -> dict[str, float]:
-    """Seconds waited so far, as the mean over the workers that host a role."""
-    hosted = worker_layout(blueprint)
-    kinds = {
-        # On threads, environments wait each by itself, and their worker hardly ever for all of them.
-        "executor": [i for i, of in enumerate(hosted) if of.executor is not None and not blueprint.on_threads],
-        "actor": [i for i, worker in enumerate(hosted) if worker.actor is not None],
-        "learner": [i for i, worker in enumerate(hosted) if worker.learner],
-        "gradient_worker": [i for i, worker in enumerate(hosted) if worker.gradient_worker is not None],
-    }
-    waited = exchange.waited_seconds
-    return {f"wait/{kind}_seconds": float(waited[workers].mean()) for kind, workers in kinds.items() if workers}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,9 +190,3 @@ def _one_of(given: Any, name: str, choices: Sequence[str] | Mapping[str, Any]) -
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
-
-
-def median(numbers: Sequence[float]) -> float:
-    """Of any numbers; 0 of none."""
-    ordered = sorted(number for number in numbers if math.isfinite(number))
-    return ordered[(len(ordered) - 1) // 2] if ordered else 0.0

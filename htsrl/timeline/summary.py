@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from htsrl.metrics.readings import counted
+from htsrl.metrics.stragglers import are_stragglers, median
 from htsrl.timeline.kinds import OVERHEAD, SHARES, Kind
-from htsrl.timeline.read import Environment, Timeline, Worker, median
+from htsrl.timeline.read import Environment, Timeline, Worker
 
-SLOW_FACTOR = 1.5
-"""An environment that takes so many times the median is a straggler."""
 ALONE_SHARE = 0.5
 """One whose own steps fill so much of the time bounds the run by itself."""
 GROUPS = {
@@ -30,6 +29,10 @@ class Straggler:
     environment: Environment
     factor: float
     median_seconds: float
+
+    @property
+    def stands_out(self) -> bool:
+        return are_stragglers([self.factor])[0]
 
     def describe(self) -> str:
         slowest, name = self.environment, f"environment {self.environment.env}"
@@ -81,7 +84,7 @@ def summary_lines(timeline: Timeline) -> list[str]:
         if any(of[name] >= 0.0005 for of in shares.values()):
             cells = (f"{of[name]:>{max(len(column), 11)}.1%}" for column, of in shares.items())
             lines.append(f"{name:{width}}  " + "  ".join(cells))
-    if (straggler := straggler_of(timeline)) and straggler.factor >= SLOW_FACTOR and _steps_side_by_side(timeline):
+    if (straggler := straggler_of(timeline)) and straggler.stands_out and _steps_side_by_side(timeline):
         lines.append(f"slowest   {straggler.describe()}")
     if restarts := [event for event in timeline.events if event.what == "restart"]:
         last = restarts[-1]
@@ -97,14 +100,10 @@ def advice(timeline: Timeline) -> str:
         return _inline_advice(timeline)
     of_executors, of_learner, straggler = shares_of(executors), shares_of(learners), straggler_of(timeline)
     for_slowest = max(of["waiting for the slowest environment"] for of in (of_executors, of_learner))
-    if straggler and straggler.factor >= SLOW_FACTOR and for_slowest >= 0.1:
+    if straggler and straggler.stands_out and for_slowest >= 0.1:
         return _straggler_advice(straggler, for_slowest, timeline)
     if (for_learner := of_executors["waiting for the learner"]) >= 0.25:
-        return (
-            f"learning is the bottleneck: executors wait {for_learner:.0%} of their time for the learner; give it more "
-            "processes (--learner-workers, up to --gradient-shards, which is part of the experiment), or less to do "
-            "(fewer --epochs)"
-        )
+        return _learning_advice(for_learner, 1 + len(groups.get("gradient workers", [])), timeline.cores)
     if (for_answers := _share(executors, Kind.WAIT_ANSWERS)) >= 0.25:
         return (
             f"inference is the bottleneck: executors wait {for_answers:.0%} of their time for answers; --num-actors 0 "
@@ -120,6 +119,16 @@ def advice(timeline: Timeline) -> str:
         )
     busy = sum(shares_of(timeline.workers)[name] for name in ("simulator", "inference", "learning"))
     return f"nothing stands out: {busy:.0%} of the workers' time goes into simulator, inference and learning"
+
+
+def _learning_advice(waited: float, num_workers: int, cores: int) -> str:
+    begin = f"learning is the bottleneck: executors wait {waited:.0%} of their time for the learner; "
+    if num_workers >= cores:  # more of them would take turns
+        return begin + "every core has a learner worker, so only less to do (fewer --epochs) or more cores help"
+    return begin + (
+        f"give it more processes (--learner-workers, up to the {cores} cores, and to --gradient-shards, which is part "
+        "of the experiment), or less to do (fewer --epochs)"
+    )
 
 
 def _inline_advice(timeline: Timeline) -> str:

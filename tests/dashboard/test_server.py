@@ -257,6 +257,28 @@ def test_the_straggler_and_the_restart_of_a_timeline_are_named(dashboard: Dashbo
     assert [env["env"] for env in timeline["environments"] if env["is_straggler"]] == [11]
 
 
+def test_what_a_held_up_run_waits_for_is_shown_for_as_long_as_it_runs(dashboard: Dashboard, runs: Path) -> None:
+    run = make_run(runs / "a", finished=False)
+    make_timeline(run)
+    document = json.loads((run / "timeline.json").read_text()) | {"started_at": 1000.0}
+    (run / "timeline.json").write_text(json.dumps(document))
+    stall = {"written_at": 1100.0, "seconds": 42.4, "reason": HOSTILE, "env": 7, "call": "reset", "call_seconds": 41.0}
+    (run / "stall.json").write_text(json.dumps(stall))
+    assert dashboard.rows()[0]["waits"] is None
+    with RunLock.acquire(run):
+        row = dashboard.rows()[0]
+        assert row["waits"] == f"no update for 42 s: {HOSTILE}"
+        assert dashboard.ask(f"/api/run/{row['id']}").document["warnings"] == [row["waits"]]
+        timeline = dashboard.ask(f"/api/run/{row['id']}/timeline").document
+        assert timeline["waits"] == row["waits"]
+        open_spans = {
+            worker["name"]: worker["spans"][-1] for worker in timeline["workers"] if len(worker["spans"][-1]) > 4
+        }
+        assert open_spans == {"executor 1": ["reset", 59.0, 41.0, 7.0, "so far"]}
+        (run / "stall.json").unlink()
+        assert dashboard.rows()[0]["waits"] is None
+
+
 def test_the_command_reproduces_the_run_whatever_its_name(dashboard: Dashboard, runs: Path) -> None:
     run = make_run(runs / "a b; rm -rf '$HOME'")
     about = dashboard.details()

@@ -57,6 +57,18 @@ def test_where_nothing_is_wrong_the_advice_says_so() -> None:
     ("timeline", "expected"),
     [
         (with_workers(worker("executor", step=0.3, wait_learner=0.6), worker("learner", learning=0.9)), "--epochs"),
+        (
+            with_workers(worker("executor", step=0.3, wait_learner=0.6), worker("learner", learning=0.9)),
+            "--learner-workers, up to the 2 cores",
+        ),
+        (
+            with_workers(
+                worker("executor", step=0.3, wait_learner=0.6),
+                worker("learner", learning=0.9),
+                worker("gradient worker", gradient=0.9),
+            ),
+            "every core has a learner worker, so only less to do",
+        ),
         (with_workers(worker("executor", step=0.3, wait_answers=0.6), worker("learner", learning=0.9)), "--num-actors"),
         (
             with_workers(worker("executor", step=0.9), worker("learner", wait_environments=0.6)),

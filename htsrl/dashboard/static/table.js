@@ -172,8 +172,8 @@ function drawCell(cell, column, row) {
   }
   if (column.key === "state") {
     cell.className = `state ${row.state}`;
-    setText(cell, row.notes.length ? `${row.state} ⚠` : row.state);
-    cell.title = [row.stop_reason, ...row.notes].filter(Boolean).join("\n");
+    setText(cell, row.waits || row.notes.length ? `${row.state} ⚠` : row.state);
+    cell.title = [row.stop_reason, row.waits, ...row.notes].filter(Boolean).join("\n");
     return;
   }
   if (column.key === "step") drawProgress(cell, row);

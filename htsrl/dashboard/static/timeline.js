@@ -23,6 +23,7 @@ export function timelinePanel(timeline, row) {
   const kinds = [...new Set(workers.flatMap((worker) => [...Object.keys(worker.totals), ...worker.spans.map((span) => span[0])]))].sort();
   const colors = new Map(kinds.map((kind) => [kind, colorOfKind(kind, kinds)]));
   return [
+    ...waits(timeline),
     ...stragglers(timeline),
     ...events(timeline),
     windowChoice(),
@@ -44,6 +45,10 @@ function colorOfKind(kind, kinds) {
 function subjectOf(kind, subject) {
   if (subject === null) return null;
   return { inference: `${subject} rows`, update: `version ${subject}` }[kind] ?? `environment ${subject}`;
+}
+
+function waits(timeline) {
+  return timeline.waits ? [element("ul", { class: "warnings waits", "aria-label": "Waiting" }, element("li", {}, timeline.waits))] : [];
 }
 
 function stragglers(timeline) {
@@ -145,8 +150,8 @@ function showSpan(event, canvas, tip, workers, range) {
   const span = worker?.spans.findLast(([, start, length]) => start - slack <= time && time <= start + length + slack);
   tip.hidden = !span;
   if (!span) return;
-  const [kind, start, length, subject] = span;
-  tip.replaceChildren(element("b", {}, kind.replaceAll("_", " ")), ` ${duration(length)} at ${duration(start)}`,
+  const [kind, start, length, subject, soFar] = span;
+  tip.replaceChildren(element("b", {}, kind.replaceAll("_", " ")), ` ${[duration(length), soFar].filter(Boolean).join(" ")} at ${duration(start)}`,
     element("div", { class: "muted" }, [worker.name, subjectOf(kind, subject)].filter(Boolean).join(", ")));
   const x = event.clientX - box.left;
   tip.style.left = x > box.width / 2 ? "auto" : `${x + 12}px`;
