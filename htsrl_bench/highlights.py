@@ -191,12 +191,16 @@ def _dashboard(_: str, summary: Summary) -> Iterator[Highlight]:
 
 
 def _watching(work: str, summary: Summary) -> Iterator[Highlight]:
-    shares = ", ".join(
-        f"{side} {of['of_off']['median']:.1%} ({of['of_off']['lowest']:.1%} to {of['of_off']['highest']:.1%})"
-        for side, of in summary.items()
-        if side not in ("off", "digest")
+    def shares(ratio: str) -> str:
+        ratios = {side: of[ratio] for side, of in summary.items() if side not in ("off", "digest")}
+        each = "{} {median:.1%} ({lowest:.1%} to {highest:.1%})"
+        return ", ".join(each.format(side, **of) for side, of in ratios.items())
+
+    yield f"{work}: CPU time of a step of a run that is watched, over one that shows nothing", shares("cpu_of_off")
+    yield (
+        f"{work}: steps/s of a run that is watched, by the cores that its evaluation left, over one that shows nothing",
+        shares("of_off_apart_from_evaluation"),
     )
-    yield f"{work}: steps/s of a run that is watched, over those of one that shows nothing", shares
 
 
 def _timeline(_: str, summary: Summary) -> Iterator[Highlight]:

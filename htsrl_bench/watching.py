@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import statistics
@@ -22,11 +21,10 @@ from htsrl.config.file import to_json
 from htsrl.config.placement import available_cores
 from htsrl.digest import read_links
 from htsrl.errors import ConfigError, HtsrlError
-from htsrl.runs.folder import RunFolder
+from htsrl.metrics.sinks import read_json_lines
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.chromium import open_chromium
 from htsrl_bench.dashboard import serving
-from htsrl_bench.live_run import LiveRun, rate
 from htsrl_bench.process_tree import cpu_seconds, tree_of, workers_named
 from htsrl_bench.record import Summary, Table
 from htsrl_bench.works import WORKS, known
@@ -34,7 +32,6 @@ from htsrl_bench.works import WORKS, known
 OFF, TIMELINE, SHOWN, EVALUATED = "off", "timeline", "shown", "shown and evaluated"
 SIDES = (OFF, TIMELINE, SHOWN, EVALUATED)
 WARM_UP_UPDATES = 5
-LOOK_SECONDS = 1.0
 SETTLE_SECONDS = 3.0
 """Until the page is loaded and drawn: it is open before the run begins."""
 GOAL = 0.97
@@ -67,9 +64,12 @@ class WatchingBench:
         steps = self.steps_per_run[self.work.index(work)]
         experiment = replace(WORKS[work], total_steps=steps)
         if side in (OFF, TIMELINE):
-            return Config(experiment, Placement(timeline=side == TIMELINE, tensorboard=False, progress="off"))
+            timeline = side == TIMELINE
+            return Config(
+                experiment, Placement(timeline=timeline, tensorboard=False, progress="off", measure_costs=True)
+            )
         evaluated = self.eval_every if side == EVALUATED else None
-        return Config(experiment, Placement(progress="live", eval_every=evaluated))
+        return Config(experiment, Placement(progress="live", eval_every=evaluated, measure_costs=True))
 
     def configs(self, work: str) -> dict[str, Config]:
         return {side: self.config(work, side) for side in self.sides}
@@ -83,6 +83,8 @@ class Watched:
     side: str
     repetition: int
     steps_per_second: float
+    cpu_us_per_step: float
+    """Of all processes of the run but the evaluator: what else goes on, on the machine, moves it little."""
     digest: str
     evaluator_cores: float
     """CPU seconds in a second of training; the evaluation of the last version, after it, is not counted."""
@@ -119,21 +121,35 @@ def _watch(config: Config, work: str, side: str, repetition: int) -> Watched:
         shown: AbstractContextManager[list[int]] = _shown(run_dir.parent) if is_seen else nullcontext([])
         with shown as viewers:
             before, begin = _cpu_of_all(viewers), time.monotonic()
-            with _on_terminal(config_file, run_dir) as process:
-                evaluator = _evaluator_cpu(LiveRun(process, RunFolder(run_dir)))
+            with _on_terminal(config_file, run_dir):
+                pass
             viewer, seconds = _cpu_of_all(viewers) - before, time.monotonic() - begin
-        updates = LiveRun(process, RunFolder(run_dir)).updates()[WARM_UP_UPDATES:]
-        beside_training = max(0.0, evaluator - _last_evaluation_cpu(RunFolder(run_dir)))
-        evaluator_cores = beside_training / (updates[-1].seconds - updates[0].seconds)
-        digest = read_links(run_dir)[-1].chain
-        return Watched(work, side, repetition, rate(updates), digest, evaluator_cores, viewer / seconds)
+        lines = read_json_lines(run_dir / "metrics.jsonl")
+        begun, ended = lines[WARM_UP_UPDATES], lines[-1]
+        steps, training_seconds, cpu = (
+            _grown(begun, ended, name) for name in ("step", "time/time_elapsed", "cpu/total_seconds")
+        )
+        return Watched(
+            work,
+            side,
+            repetition,
+            steps_per_second=steps / training_seconds,
+            cpu_us_per_step=1e6 * cpu / steps,
+            digest=read_links(run_dir)[-1].chain,
+            evaluator_cores=_evaluator_cpu(run_dir) / _grown({}, ended, "time/time_elapsed"),
+            viewer_cores=viewer / seconds,
+        )
 
 
-def _last_evaluation_cpu(folder: RunFolder) -> float:
-    """Of the last version, which is evaluated when training is over."""
-    path = folder.evaluations_file
-    lines = path.read_text().splitlines() if path.exists() else []
-    return float(json.loads(lines[-1])["cpu_seconds"]) if lines else 0.0
+def _grown(begun: Mapping[str, float | None], ended: Mapping[str, float | None], name: str) -> float:
+    return (ended[name] or 0.0) - (begun.get(name) or 0.0)
+
+
+def _evaluator_cpu(run_dir: Path) -> float:
+    """CPU seconds beside training: the last version is evaluated when training is over."""
+    path = run_dir / "evaluations.jsonl"
+    evaluations = sorted(read_json_lines(path), key=lambda line: line["step"] or 0) if path.exists() else []
+    return sum(line["cpu_seconds"] or 0.0 for line in evaluations[:-1])
 
 
 def _cpu_of_all(pids: Sequence[int]) -> float:
@@ -173,15 +189,6 @@ def _read_to_the_end(descriptor: int, written: bytearray) -> None:
         written += chunk
 
 
-def _evaluator_cpu(run: LiveRun) -> float:
-    """CPU seconds of the evaluator, looked at until the run ends."""
-    seconds = 0.0
-    while run.process.poll() is None:
-        seconds = max(seconds, cpu_seconds(workers_named("evaluator", run.pid)))
-        time.sleep(LOOK_SECONDS)
-    return seconds
-
-
 @contextmanager
 def _shown(folder: Path) -> Iterator[list[int]]:
     """The dashboard of a folder, open in a browser; yields the processes that show it."""
@@ -218,6 +225,8 @@ def summary(watched: Sequence[Watched]) -> dict[str, Any]:
                 "steps_per_second": asdict(Summary.of([of.steps_per_second for of in own])),
                 "of_off": asdict(Summary.of(ratios)),
                 "of_off_apart_from_evaluation": asdict(Summary.of(apart)),
+                "cpu_us_per_step": asdict(Summary.of([of.cpu_us_per_step for of in own])),
+                "cpu_of_off": asdict(Summary.of([of.cpu_us_per_step / off.cpu_us_per_step for of, off in pairs])),
                 "evaluator_cores": statistics.median(of.evaluator_cores for of in own),
                 "viewer_cores": statistics.median(of.viewer_cores for of in own),
             }
@@ -234,20 +243,32 @@ def table(bench: WatchingBench, work: str, sides: Mapping[str, Any]) -> Table:
                 str(Summary(**own["steps_per_second"])),
                 _percent(own["of_off"]),
                 _percent(own["of_off_apart_from_evaluation"]),
+                str(Summary(**own["cpu_us_per_step"])),
+                _percent(own["cpu_of_off"]),
                 f"{own['evaluator_cores']:.2f}",
                 f"{own['viewer_cores']:.2f}",
             ]
         )
     steps = bench.steps_per_run[bench.work.index(work)]
     return Table(
-        ["side", "steps/s", "of off", "apart from evaluation", "cores: evaluation", "cores: server, browser"],
+        [
+            "side",
+            "steps/s",
+            "of off",
+            "apart from evaluation",
+            "CPU us/step",
+            "of off",
+            "cores: evaluation",
+            "cores: server, browser",
+        ],
         rows,
         [
             f"Steps of a run: {steps:,}. Median (lowest to highest), {bench.repetitions} repetitions; sides "
             "took turns; the ratio is that of each repetition. Off writes metrics.jsonl and nothing else. Shown has a "
             "console on a terminal, TensorBoard, the timeline, the dashboard open in a browser on the same machine. "
             f"Evaluated plays 10 episodes every {bench.eval_every:,} steps beside that; apart from evaluation is the "
-            f"ratio by the cores that the evaluating process left ({available_cores()} in all). All runs have "
+            f"ratio by the cores that the evaluating process left ({available_cores()} in all). CPU time is that "
+            "of the run's own processes without the evaluating one; every side measures it. All runs have "
             f"one digest. The goal is {GOAL:.0%} of off.",
         ],
     )
