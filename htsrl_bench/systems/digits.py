@@ -6,7 +6,7 @@ Everything but the runtime is what a run has: the rules of htsrl/learners, and t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from htsrl.errors import ConfigError
 from htsrl.learners.average import mean_in_order, pushed_in_order
-from htsrl.learners.rule import Decision, Meeting, ReplicaReport, RuleFacts, RuleState, SyncRule
+from htsrl.learners.rule import Meeting, ReplicaReport, SyncRule
 
 Array = NDArray[Any]
 NUM_PIXELS, NUM_CLASSES = 64, 10
@@ -157,31 +157,3 @@ def merge(meeting: Meeting, starts: Array, parameters: Array) -> None:
         pushed_in_order(list(starts), drafts, list(parameters))
         if meeting is Meeting.COLLECT:
             parameters[:-1] = parameters[-1]
-
-
-class RandomTriggers:
-    """The control: so many rounds, after updates that were drawn, and after the last."""
-
-    @dataclass(frozen=True)
-    class Settings:
-        rounds: int = 1
-        seed: int = 0
-
-    state_size = 0
-    reads_gradients = False
-
-    def __init__(self, settings: Settings, facts: RuleFacts) -> None:
-        others = np.random.default_rng([settings.seed, 3]).permutation(facts.num_updates - 1)[: settings.rounds - 1]
-        self._updates = {*others.tolist(), facts.num_updates - 1}
-
-    def check(self) -> None:
-        pass
-
-    def learning_rate_factor(self, update: int) -> float:
-        return 1.0
-
-    def momentum_factor(self, update: int) -> float:
-        return 1.0
-
-    def decide(self, update: int, state: RuleState, reports: Sequence[ReplicaReport]) -> Decision:
-        return Decision(Meeting.AVERAGE if update in self._updates else Meeting.NONE, state)

@@ -27,6 +27,7 @@ from htsrl.train import train
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.provenance import Provenance, current_commit
 from htsrl_bench.record import Record, Table, publish, write_whole
+from htsrl_bench.systems.planned_rounds import PLANNED, controls_of
 from htsrl_bench.systems.sync_rule_plots import drawing
 
 Task = Literal["cartpole", "halfcheetah"]
@@ -46,7 +47,6 @@ TASKS: Mapping[Task, Experiment] = {
     ),
 }
 EVERY = "every"
-DRAWN = "htsrl_bench.systems.digits:RandomTriggers"
 WAYS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     EVERY: ("every", {}),
     "fixed, H = 1": ("fixed", {"local_updates": 1}),
@@ -116,10 +116,8 @@ class SyncRuleRuns:
         for way, (rule, args) in WAYS.items():
             runs.append(self._train(way, rule, args, seed, announcer))
             if way in CONTROLLED:
-                budget, updates = runs[-1].rounds, self.config(EVERY, {}, seed).experiment.num_intervals
-                even, drawn = {"local_updates": round(updates / budget)}, {"rounds": budget, "seed": seed}
-                runs.append(self._train(f"{way}: as many at equal distances", "fixed", even, seed, announcer))
-                runs.append(self._train(f"{way}: as many drawn", DRAWN, drawn, seed, announcer))
+                for control, planned in controls_of(way, runs[-1].rounds, seed).items():
+                    runs.append(self._train(control, PLANNED, asdict(planned), seed, announcer))
         return runs
 
     def config(self, rule: str, args: Mapping[str, Any], seed: int, run_dir: Path | None = None) -> Config:
@@ -199,9 +197,6 @@ class SyncRuleRuns:
             cells = [f"{means[0]:.1f}", f"{kilobytes:,.0f}", f"{means[1]:.1f}", f"{means[2]:.1f}"]
             rows.append([way, *cells, "-" if way == EVERY else shown])
         headings = ["rule", "rounds", "kB sent", "return over the run", "in the end", "over the run less that of every"]
-        experiment = self.config(EVERY, {}, 1).experiment
-        algorithm = experiment.algorithm
-        assert isinstance(algorithm, PPO)
         experiment = self.config(EVERY, {}, 1).experiment
         algorithm = experiment.algorithm
         assert isinstance(algorithm, PPO)

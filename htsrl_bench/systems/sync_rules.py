@@ -27,7 +27,8 @@ from htsrl.statistics.intervals import Interval, mean_interval
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, Table, publish
-from htsrl_bench.systems.digits import RandomTriggers, Trained, Training, train_classifier
+from htsrl_bench.systems.digits import Trained, Training, train_classifier
+from htsrl_bench.systems.planned_rounds import PlannedRounds, controls_of
 
 EVERY_UPDATE = "every update"
 RULES: Mapping[str, tuple[Any, Any]] = {
@@ -98,9 +99,8 @@ class SyncRulesExperiment:
         for way, (rule, settings) in RULES.items():
             trained = train(way, rule(settings, facts))
             if way in CONTROLLED:
-                distance = round(self.num_updates / trained.rounds)
-                train(f"{way}: as many at equal distances", Fixed(Fixed.Settings(distance), facts))
-                train(f"{way}: as many drawn", RandomTriggers(RandomTriggers.Settings(trained.rounds, seed), facts))
+                for control, planned in controls_of(way, trained.rounds, seed).items():
+                    train(control, PlannedRounds(planned, facts))
         return results
 
     def _record(self, provenance: Provenance, results: Sequence[Result]) -> Record:

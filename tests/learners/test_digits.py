@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from htsrl.errors import ConfigError
 from htsrl.learners.fixed import Fixed
 from htsrl.learners.rule import Meeting, ReplicaReport, RuleFacts
 from htsrl_bench.announcer import Announcer
-from htsrl_bench.systems.digits import Digits, Perceptron, RandomTriggers, Training, train_classifier
+from htsrl_bench.systems import digits
+from htsrl_bench.systems.digits import Digits, Perceptron, Training, train_classifier
+from htsrl_bench.systems.planned_rounds import PLANNED, PlannedRounds, controls_of
 from htsrl_bench.systems.sync_rule_runs import WAYS, SyncRuleRuns
 
 
@@ -35,16 +38,30 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
         assert gradients[replica, place] == pytest.approx(slope, abs=1e-7)
 
 
-def test_as_many_rounds_are_drawn_as_are_asked_for_and_the_last_update_has_one() -> None:
-    rule = RandomTriggers(RandomTriggers.Settings(rounds=5, seed=3), RuleFacts(2, 20))
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize(("rounds", "num_updates"), [(5, 20), (79, 100), (428, 600), (1, 7), (7, 7)])
+def test_a_control_has_as_many_rounds_as_are_asked_for_and_one_after_the_last_update(
+    seed: int | None, rounds: int, num_updates: int
+) -> None:
+    rule = PlannedRounds(PlannedRounds.Settings(rounds, seed), RuleFacts(2, num_updates))
     reports = [ReplicaReport(0.1, 1.0)] * 2
-    meetings = [rule.decide(update, np.zeros(0), reports).meeting for update in range(20)]
-    assert meetings.count(Meeting.AVERAGE) == 5
-    assert meetings[-1] is Meeting.AVERAGE
+    met = [rule.decide(update, np.zeros(0), reports).meeting is Meeting.AVERAGE for update in range(num_updates)]
+    assert sum(met) == rounds
+    assert met[-1]
+    distances = np.diff(np.flatnonzero([True, *met]))
+    assert seed is not None or distances.max() - distances.min() <= 1
 
 
-def test_a_classifier_learns_and_sends_what_its_rounds_take() -> None:
-    pytest.importorskip("sklearn")
+def blobs(seed: int) -> tuple[Digits, Digits]:
+    """Ten images with noise, in place of scikit-learn's."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 10, 400)
+    images = (draw.random((10, 64))[labels] + 0.3 * draw.random((400, 64))).astype(np.float32)
+    return Digits(images[:300], labels[:300]), Digits(images[300:], labels[300:])
+
+
+def test_a_classifier_learns_and_sends_what_its_rounds_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits, "load_digits", blobs)
     training = Training(learners=2, num_updates=60)
     trained = train_classifier(training, Fixed(Fixed.Settings(local_updates=7), RuleFacts(2, 60)), seed=1)
     assert trained.accuracy > 0.6  # chance is 0.1
@@ -62,10 +79,12 @@ def test_the_runs_of_the_experiment_on_cartpole_can_be_made(way: str) -> None:
 
 
 def test_finished_runs_are_not_made_again_and_those_with_other_settings_are_refused(tmp_path: Path) -> None:
+    """Of a control: in a run as in the classifier it has as many rounds as the rule had."""
     bench = SyncRuleRuns(total_steps=2048, learners=2, finished_runs=tmp_path)
-    run = bench._train("qsr, base 2", "qsr", {"base_updates": 2}, 1, Announcer(1))
+    (control, even), (_, drawn) = controls_of("selsync", rounds=3, seed=1).items()
+    assert bench._train(control, PLANNED, asdict(even), 1, Announcer(1)).rounds == 3
     (path,) = tmp_path.iterdir()
-    path.write_text(path.read_text().replace(f'"rounds": {run.rounds}', '"rounds": 77'))
-    assert bench._train("qsr, base 2", "qsr", {"base_updates": 2}, 1, Announcer(1)).rounds == 77
+    path.write_text(path.read_text().replace('"rounds": 3, "bytes"', '"rounds": 77, "bytes"'))
+    assert bench._train(control, PLANNED, asdict(even), 1, Announcer(1)).rounds == 77
     with pytest.raises(ConfigError, match="other settings"):
-        bench._train("qsr, base 2", "qsr", {"base_updates": 4}, 1, Announcer(1))
+        bench._train(control, PLANNED, asdict(drawn), 1, Announcer(1))
