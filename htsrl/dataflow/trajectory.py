@@ -174,7 +174,7 @@ def trajectory_spec(
     if team_size is not None or (lane and lane.idles) or stored.excludes_on_error:
         fields.append(Field("active", (), "bool"))  # whether the agent took part in the step
     if stored.truncates_on_error or stored.excludes_on_error:
-        fields.append(Field("failures", (), "bool"))  # in the environment's first column
+        fields.append(Field("failures", (), "uint8"))  # steps and resets, in the environment's first column
     if stored.mixes_versions:
         fields.append(Field(BOOTSTRAP_VERSIONS, (), "int64"))  # -1 where no value was asked for
     return TrajectorySpec(

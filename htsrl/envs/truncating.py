@@ -17,7 +17,7 @@ ERRORS = (Exception, SystemExit)
 
 
 class TruncatingAgents:
-    """Agents whose episode is cut short when their environment raises; a new environment takes over at the reset."""
+    """Agents whose episode is cut short when their environment raises; the next reset is a new environment's."""
 
     def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], interface: Interface) -> None:
         self._make = make
@@ -37,13 +37,14 @@ class TruncatingAgents:
         return self._agents.active
 
     def reset(self, seed: int, rows: Rows) -> Info:
-        if not self._is_broken:
-            try:
-                return self._agents.reset(seed, rows)
-            except ERRORS:
-                pass  # once more with a new one, whose failure counts
-        self._renew()
-        return self._agents.reset(seed, rows)
+        """Raises if this fails, too: whoever asks decides what comes of an episode that has not begun."""
+        if self._is_broken:
+            self._renew()
+        try:
+            return self._agents.reset(seed, rows)
+        except ERRORS:
+            self._is_broken = True
+            raise
 
     def step(self, action: Any, rows: Rows) -> Outcome:
         active = self.active

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
 import gymnasium
+
+from htsrl.processes.calls import CallFailed, TooSlow, answer_with, awaited_within, result_within
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,14 @@ class Awaited(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not inspect.iscoroutine(returned):
             return returned
         seconds, setting = self._deadlines.of(method)
+        answer = asyncio.run_coroutine_threadsafe(awaited_within(returned, seconds), _loop())
         try:
-            return asyncio.run_coroutine_threadsafe(_within(returned, seconds), _loop()).result()
-        except TimeoutError as error:
-            raise _too_slow(method, seconds, setting) from error
+            return answer.result()
+        except TooSlow as late:
+            raise _too_slow(method, seconds, setting) from late
+        except CallFailed as failed:
+            error = failed.error
+        raise error
 
 
 class OnThread(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -110,25 +115,19 @@ class OnThread(gymnasium.Wrapper[Any, Any, Any, Any]):
         future: Future[Any] = Future()
         self._calls.put((call, future))
         try:
-            return future.result(seconds)
-        except FutureTimeout as error:
-            if future.done():
-                raise  # the environment's own
+            return result_within(future, seconds)
+        except TooSlow as late:
             self._is_stuck = True
-            raise _too_slow(method, seconds, setting) from error
+            raise _too_slow(method, seconds, setting) from late
+        except CallFailed as failed:
+            error = failed.error
+        raise error
 
 
 def _serve(calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
     while (asked := calls.get()) is not None:
         call, future = asked
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-
-async def _within(returned: Coroutine[Any, Any, Any], seconds: float | None) -> Any:
-    return await asyncio.wait_for(returned, seconds)
+        answer_with(future, call)
 
 
 def _too_slow(method: str, seconds: float | None, setting: str) -> TimeoutError:

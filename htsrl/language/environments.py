@@ -24,6 +24,7 @@ import numpy as np
 from htsrl.config.plugins import import_named
 from htsrl.errors import ConfigError
 from htsrl.language.event_loop import EventLoop
+from htsrl.processes.calls import CallFailed, TooSlow, awaited_within, on_thread
 
 
 class Answer(NamedTuple):
@@ -111,12 +112,12 @@ class Environments:
                 episode = await self._brought_back(asked)
                 answer = await self._step(episode, asked.text)
                 return Answered(answer)
-            except TimeoutError:
+            except TooSlow:
                 problem = f"took longer than environment_seconds={self._seconds:g}"
-            except _Unusable as error:
+            except (_Unusable, CallFailed) as error:
                 problem = str(error)
-            except Exception as error:  # the user's code
-                problem = f"raised {type(error).__name__}: {error}"
+            except Exception as error:  # of what it returned: the user's, too
+                problem = str(CallFailed(error))
             self._close(asked.key)
         return Answered(None, problem)
 
@@ -141,25 +142,16 @@ class Environments:
 
     async def _step(self, episode: _Episode, text: str) -> Answer:
         if self._is_async:
-            returned = await asyncio.wait_for(episode.instance.step(text), self._seconds)
+            returned = await awaited_within(episode.instance.step(text), self._seconds)
         else:
             returned = await self._on_thread(lambda: episode.instance.step(text))
         episode.num_turns += 1
         return checked_answer(returned)
 
     async def _on_thread(self, call: Callable[[], Any]) -> Any:
-        """On a thread that is left behind if it takes too long: nobody can end it."""
+        """One at a time."""
         async with self._one_at_a_time:
-            answer: Future[Any] = Future()
-
-            def run() -> None:
-                try:
-                    answer.set_result(call())
-                except BaseException as error:
-                    answer.set_exception(error)
-
-            threading.Thread(target=run, name=f"environment {self.name}", daemon=True).start()
-            return await asyncio.wait_for(asyncio.wrap_future(answer), self._seconds)
+            return await awaited_within(asyncio.wrap_future(on_thread(call, f"environment {self.name}")), self._seconds)
 
     def _close_all(self) -> None:
         for key in list(self._live):

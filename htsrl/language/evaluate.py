@@ -19,7 +19,7 @@ from htsrl.language.play import Play
 from htsrl.language.policy import TextPolicy
 from htsrl.language.prompts import Prompt, read_prompts
 from htsrl.language.reward_models import build_rewards
-from htsrl.language.rewards import Texts, reward_names
+from htsrl.language.rewards import Texts, outcomes_of, reward_names
 from htsrl.language.task import TextTask
 from htsrl.numerics import OwnNumerics, single_threaded
 from htsrl.runs.folder import RunFolder
@@ -165,18 +165,13 @@ def _episodes(generation: Generation, task: TextTask, tokenizer: Any, prompts: S
 
 def _scores(task: TextTask, prompts: Sequence[Prompt], completions: Sequence[str]) -> Any:
     """[prompts, rewards]"""
-    import asyncio
-
     texts = Texts(
         [prompt.columns["prompt"] for prompt in prompts],
         [prompt.text for prompt in prompts],
         completions,
         [prompt.columns for prompt in prompts],
     )
-    outcomes = [
-        asyncio.run(reward.score_async(texts)) if reward.is_async else reward.score(texts)
-        for reward in build_rewards(task)
-    ]
+    outcomes = outcomes_of(build_rewards(task), texts)
     return np.array([outcome.scores for outcome in outcomes], np.float64).reshape(-1, len(completions)).T
 
 

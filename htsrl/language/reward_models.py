@@ -20,7 +20,7 @@ from htsrl.language.model_folder import (
     save_folder,
 )
 from htsrl.language.prompts import prompt_text
-from htsrl.language.rewards import Outcome, RewardFunction, Texts
+from htsrl.language.rewards import Attempts, Outcome, RewardFunction, Texts
 from htsrl.language.supervised import (
     FitSettings,
     Fitted,
@@ -47,9 +47,10 @@ class ModelReward:
 
     is_async = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, attempts: Attempts) -> None:
         path = check_folder(folder, "reward model")
         self.name = folder
+        self._attempts = attempts
         self._tokenizer = load_tokenizer(folder)
         self._model = _load_classifier(path)
         self._max_length = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
@@ -59,8 +60,14 @@ class ModelReward:
         """htsrl and transformers, which the fingerprint has anyway."""
         return "transformers"
 
-    @torch.inference_mode()
     def score(self, texts: Texts) -> Outcome:
+        return self._attempts.ask(self.name, lambda: self._scored(texts), len(texts))
+
+    async def score_async(self, texts: Texts) -> Outcome:
+        return self.score(texts)
+
+    @torch.inference_mode()
+    def _scored(self, texts: Texts) -> Outcome:
         """All at once, in the shape that they have: the same texts have the same scores."""
         together = [p + c for p, c in zip(texts.prompt_texts, texts.completions, strict=True)]
         rows = [self._tokenizer(text)["input_ids"][-(self._max_length or 0) :] for text in together]
@@ -70,17 +77,14 @@ class ModelReward:
         odd = ~np.isfinite(found)
         return Outcome(np.where(odd, np.nan, found), "gave scores that are not finite" if odd.any() else "")
 
-    async def score_async(self, texts: Texts) -> Outcome:
-        return self.score(texts)
-
 
 def build_rewards(task: TextTask) -> list[RewardFunction | ModelReward]:
     for name in task.reward_funcs:
         if is_folder(name) and not Path(name).exists():
             raise ConfigError(f"reward {name!r} is neither MODULE:FUNCTION nor the folder of a reward model")
+    attempts = Attempts(task.reward_seconds, task.reward_attempts)
     return [
-        ModelReward(name) if is_folder(name) else RewardFunction(name, task.reward_seconds, task.reward_attempts)
-        for name in task.reward_funcs
+        ModelReward(name, attempts) if is_folder(name) else RewardFunction(name, attempts) for name in task.reward_funcs
     ]
 
 

@@ -8,14 +8,12 @@ its completions are left out of the loss and counted.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 import numbers
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from htsrl.config.plugins import import_named
 from htsrl.errors import ConfigError
 from htsrl.language.event_loop import EventLoop
+from htsrl.processes.calls import CallFailed, TooSlow, answer_with, awaited_within, on_thread, result_within
 
 Scores = NDArray[np.float32]
 """One for each completion; not a number where there is none."""
@@ -80,15 +79,52 @@ class Reward(Protocol):
     async def score_async(self, texts: Texts) -> Outcome: ...
 
 
+@dataclass(frozen=True)
+class Attempts:
+    """How long a call may take, and how often it is made."""
+
+    seconds: float
+    count: int
+
+    def ask(self, name: str, call: Callable[[], Outcome], num_texts: int) -> Outcome:
+        """Until there is an answer; each call on a thread of its own."""
+        outcome = Outcome(no_scores(num_texts))
+        for _ in range(self.count):
+            try:
+                outcome = result_within(on_thread(call, f"reward {name}"), self.seconds)
+            except (TooSlow, CallFailed) as error:
+                outcome = self._failed(error, num_texts)
+            if not outcome.problem:
+                break
+        return outcome
+
+    async def ask_async(self, call: Callable[[], Awaitable[Outcome]], num_texts: int) -> Outcome:
+        """Until there is an answer."""
+        outcome = Outcome(no_scores(num_texts))
+        for _ in range(self.count):
+            try:
+                outcome = await awaited_within(call(), self.seconds)
+            except (TooSlow, CallFailed) as error:
+                outcome = self._failed(error, num_texts)
+            if not outcome.problem:
+                break
+        return outcome
+
+    def _failed(self, error: TooSlow | CallFailed, num_texts: int) -> Outcome:
+        is_slow = isinstance(error, TooSlow)
+        return Outcome(
+            no_scores(num_texts), f"took longer than reward_seconds={self.seconds:g}" if is_slow else str(error)
+        )
+
+
 class RewardFunction:
     """A function of the user's own, by name."""
 
-    def __init__(self, name: str, seconds: float, attempts: int) -> None:
+    def __init__(self, name: str, attempts: Attempts) -> None:
         self.name = name
         self._function = import_named("reward function", name, {})
         if not callable(self._function):
             raise ConfigError(f"reward function {name!r} must be a function, not {self._function!r}")
-        self._seconds = seconds
         self._attempts = attempts
         self.is_async = inspect.iscoroutinefunction(self._function)
         self._accepted = _accepted(self._function)
@@ -99,66 +135,18 @@ class RewardFunction:
         return self._function
 
     def score(self, texts: Texts) -> Outcome:
-        """Ask until there is an answer, in this thread."""
-        return self._best_of_attempts(lambda: self._checked(self._call(texts), len(texts)), len(texts))
+        return self._attempts.ask(self.name, lambda: _checked(self._returned(texts), len(texts)), len(texts))
 
     async def score_async(self, texts: Texts) -> Outcome:
-        outcome = Outcome(_no_scores(len(texts)))
-        for _ in range(self._attempts):
-            try:
-                returned = await asyncio.wait_for(self._function(**self._arguments(texts)), self._seconds)
-                outcome = self._checked(returned, len(texts))
-            except TimeoutError:
-                outcome = Outcome(_no_scores(len(texts)), f"took longer than reward_seconds={self._seconds:g}")
-            except Exception as error:
-                outcome = Outcome(_no_scores(len(texts)), f"raised {type(error).__name__}: {error}")
-            if not outcome.problem:
-                break
-        return outcome
+        async def ask() -> Outcome:
+            return _checked(await self._returned(texts), len(texts))
 
-    def _best_of_attempts(self, ask: Callable[[], Outcome], count: int) -> Outcome:
-        outcome = Outcome(_no_scores(count))
-        for _ in range(self._attempts):
-            try:
-                outcome = ask()
-            except FutureTimeout:
-                outcome = Outcome(_no_scores(count), f"took longer than reward_seconds={self._seconds:g}")
-            except Exception as error:  # the user's code
-                outcome = Outcome(_no_scores(count), f"raised {type(error).__name__}: {error}")
-            if not outcome.problem:
-                break
-        return outcome
+        return await self._attempts.ask_async(ask, len(texts))
 
-    def _call(self, texts: Texts) -> Any:
-        """On a thread that is left behind if it takes too long: nobody can end it."""
-        answer: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(self._function(**self._arguments(texts)))
-            except BaseException as error:
-                answer.set_exception(error)
-
-        threading.Thread(target=run, name=f"reward {self.name}", daemon=True).start()
-        return answer.result(self._seconds)
-
-    def _arguments(self, texts: Texts) -> dict[str, Any]:
+    def _returned(self, texts: Texts) -> Any:
         arguments = texts.arguments()
-        return (
-            arguments if self._accepted is None else {name: arguments[name] for name in self._accepted & {*arguments}}
-        )
-
-    @staticmethod
-    def _checked(returned: Any, count: int) -> Outcome:
-        """Numbers, one for each completion."""
-        values = returned.tolist() if hasattr(returned, "tolist") else returned
-        if isinstance(values, str) or not isinstance(values, Sequence):
-            return Outcome(_no_scores(count), f"returned {_shown(returned)} instead of a list of numbers")
-        if len(values) != count:
-            return Outcome(_no_scores(count), f"returned {len(values)} numbers for {count} completions")
-        odd = [value for value in values if not _is_finite_number(value)]
-        scores = np.array([float(x) if _is_finite_number(x) else math.nan for x in values], np.float32)
-        return Outcome(scores, f"returned {_shown(odd[0])}, which is no finite number" if odd else "")
+        names = arguments.keys() if self._accepted is None else self._accepted & arguments.keys()
+        return self._function(**{name: arguments[name] for name in names})
 
 
 class Rewards:
@@ -166,7 +154,7 @@ class Rewards:
 
     def __init__(self, functions: Sequence[Reward]) -> None:
         self._functions = functions
-        self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[Future[Outcome], Callable[[], Outcome]] | None] = SimpleQueue()
         self._loop: EventLoop | None = None
         if any(not function.is_async for function in functions):
             threading.Thread(target=self._serve, name="rewards", daemon=True).start()
@@ -183,7 +171,7 @@ class Rewards:
             scoring: Coroutine[Any, Any, Outcome] = function.score_async(texts)
             return self._loop.run(scoring)
         answer: Future[Outcome] = Future()
-        self._orders.put(lambda: answer.set_result(function.score(texts)))
+        self._orders.put((answer, lambda: function.score(texts)))
         return answer
 
     def close(self) -> None:
@@ -193,29 +181,47 @@ class Rewards:
             self._loop.close()
 
     def _serve(self) -> None:
-        for order in iter(self._orders.get, None):
-            order()
+        for answer, score in iter(self._orders.get, None):
+            answer_with(answer, score)
 
 
 def awaited(answer: Future[Outcome], beat: Callable[[], None]) -> Outcome:
     """The outcome, when it is there; its deadlines are its own."""
-    while True:
-        try:
-            return answer.result(LOOK_SECONDS)
-        except FutureTimeout:
-            beat()
+    while not wait([answer], LOOK_SECONDS).done:
+        beat()
+    return answer.result()
+
+
+def outcomes_of(functions: Sequence[Reward], texts: Texts) -> list[Outcome]:
+    """What each of them says, asked once."""
+    rewards = Rewards(functions)
+    try:
+        return [awaited(answer, beat=lambda: None) for answer in rewards.ask(texts)]
+    finally:
+        rewards.close()
 
 
 def check_rewards(functions: Sequence[Reward], texts: Texts) -> None:
     """Ask each of them once, before anything starts; ConfigError where it cannot be used."""
-    for function in functions:
-        outcome = asyncio.run(function.score_async(texts)) if function.is_async else function.score(texts)
+    for function, outcome in zip(functions, outcomes_of(functions, texts), strict=True):
         if outcome.problem:
             raise ConfigError(
                 f"reward function {function.name!r}, asked to score the prompt {texts.prompt_texts[0][:60]!r} with "
                 f"itself as its completion, {outcome.problem}; it must take `prompts`, `completions` and **columns and "
                 "return a list with a finite number for each completion"
             )
+
+
+def _checked(returned: Any, count: int) -> Outcome:
+    """Numbers, one for each completion."""
+    values = returned.tolist() if hasattr(returned, "tolist") else returned
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        return Outcome(no_scores(count), f"returned {_shown(returned)} instead of a list of numbers")
+    if len(values) != count:
+        return Outcome(no_scores(count), f"returned {len(values)} numbers for {count} completions")
+    odd = [value for value in values if not _is_finite_number(value)]
+    scores = np.array([float(x) if _is_finite_number(x) else math.nan for x in values], np.float32)
+    return Outcome(scores, f"returned {_shown(odd[0])}, which is no finite number" if odd else "")
 
 
 def _accepted(function: Callable[..., Any]) -> set[str] | None:
@@ -233,7 +239,8 @@ def _is_finite_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
-def _no_scores(count: int) -> Scores:
+def no_scores(count: int) -> Scores:
+    """For so many completions."""
     return np.full(count, math.nan, np.float32)
 
 

@@ -30,9 +30,12 @@ CLEARED_FIELDS: dict[str, float | bool] = {
     "episode_lengths": 0,
     "episode_returns": 0,
     "bootstrap_values": 0,
-    "failures": False,
+    "failures": 0,
     BOOTSTRAP_VERSIONS: -1,
 }
+
+MAX_FAILED_RESETS = 4
+"""One after the other: an environment that cannot begin any episode is not going to learn anything."""
 
 
 class Stage(Enum):
@@ -190,7 +193,7 @@ class EnvRunner:
         own["truncated"][row] = outcome.truncated
         self._episode.add(outcome)
         if outcome.failed:
-            self._storages["failures"][self._storage, row, self._first_column] = True
+            self._count_failure(row)
             if self._excludes:
                 own["active"][self._episode_row or 0 : row + 1] = False
             for name, before in self._observations(row).items():
@@ -253,16 +256,31 @@ class EnvRunner:
         self._exchange.requests[self.index] = self._exchange.tickets.for_value(self.rollout, self.row)
 
     def _begin_episode(self) -> None:
-        self._episode.begin_next()
-        self._note_episode(self.row)
-        seed, seen = self._reset_seed(), self._observations(self.row)
         start = now()
-        info = self._blaming("reset", seed, self.agents.reset, seed, seen)
+        info = self._reset()
         self.step_timer.end_reset(start)
         if self._storages.spec.state_size:
             self._own[RECURRENT_STATE][self.row] = 0.0
         if self.row > 0:
             self._note_late_end(info)
+
+    def _reset(self) -> Info:
+        """Begin the next episode; where failures are allowed, one whose reset fails is counted and left out."""
+        for others in reversed(range(MAX_FAILED_RESETS)):
+            self._episode.begin_next()
+            self._note_episode(self.row)
+            seed = self._reset_seed()
+            try:
+                return self._blaming("reset", seed, self.agents.reset, seed, self._observations(self.row))
+            except EnvironmentFailure:
+                if not others or "failures" not in self._storages.fields:
+                    raise
+                self._exchange.inside[self.index] += 1  # it has come back, with nothing
+                self._count_failure(max(self.row - 1, 0))
+        raise AssertionError("the last failure is raised")
+
+    def _count_failure(self, row: int) -> None:
+        self._storages["failures"][self._storage, row, self._first_column] += 1
 
     def _note_episode(self, row: int | None) -> None:
         """Which row of the rollout the episode begins at, None for an earlier rollout."""

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,13 +30,13 @@ DIED_AT = "died_at"
 
 
 class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Endless; in the episode that was reset with `fault_seed`, its step `fault_step`, or its reset, goes wrong."""
+    """Endless; in an episode that was reset with `fault_seed`, its step `fault_step`, or its reset, goes wrong."""
 
     def __init__(
         self,
         fault: Fault = "none",
         where: Literal["step", "reset"] = "step",
-        fault_seed: int = -1,
+        fault_seed: int | Collection[int] = -1,
         fault_step: int = 0,
         episode_steps: int = 1000,
         step_seconds: float = 0.0,
@@ -46,7 +47,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
         self.action_space = spaces.Discrete(2)
         self._fault = fault
         self._where = where
-        self._fault_seed = fault_seed
+        self._fault_seeds = {fault_seed} if isinstance(fault_seed, int) else {*fault_seed}
         self._fault_step = fault_step
         self._episode_steps = episode_steps
         self._step_seconds = step_seconds
@@ -56,7 +57,7 @@ class Faulty(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._steps = 0
-        self._armed = seed == self._fault_seed
+        self._armed = seed in self._fault_seeds
         if self._armed and self._where == "reset":
             self._go_wrong()
         return self._observation(), {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +19,19 @@ EPISODE_STEPS, FAULT_STEP = 10, 4
 
 
 def train_with(
-    run_dir: Path, fault: Fault, where: Literal["step", "reset"] = "step", once: str | None = None, **placement: Any
+    run_dir: Path,
+    fault: Fault,
+    where: Literal["step", "reset"] = "step",
+    on_env_error: Literal["truncate", "exclude"] = "truncate",
+    episodes: Collection[int] = (1,),
+    **placement: Any,
 ) -> RunResult:
-    """Two environments; in the second episode of the first, something goes wrong."""
-    seed = reset_seed(seed=1, env=0, episode=1)
-    env = partial(Faulty, fault, where, seed, FAULT_STEP, EPISODE_STEPS, once=once)
-    experiment = Experiment(env, algorithm=A2C(), num_envs=2, sync_interval=8, total_steps=320, on_env_error="truncate")
+    """Two environments; in the second episode of the first, something goes wrong, or in those that are said."""
+    seeds = [reset_seed(seed=1, env=0, episode=episode) for episode in episodes]
+    env = partial(Faulty, fault, where, seeds, FAULT_STEP, EPISODE_STEPS)
+    experiment = Experiment(
+        env, algorithm=A2C(), num_envs=2, sync_interval=8, total_steps=320, on_env_error=on_env_error
+    )
     settings: dict[str, Any] = {"backend": "inline", "tensorboard": False, "progress": "off", "log_every_steps": 1}
     return train(Config(experiment, Placement(**{**settings, "run_dir": run_dir, **placement})))
 
@@ -43,18 +51,23 @@ def test_without_failures_nothing_is_counted(tmp_path: Path) -> None:
     assert train_with(tmp_path / "run", "none").env_errors == 0
 
 
-def test_a_reset_that_fails_once_is_tried_again_with_a_new_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("on_env_error", ["truncate", "exclude"])
+def test_an_episode_whose_reset_fails_is_counted_and_left_out(
+    tmp_path: Path, on_env_error: Literal["truncate", "exclude"]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = train_with(tmp_path / "run", "raise", where="reset", once="it_happened")
-    assert Path("it_happened").exists()
-    assert result.digest == train_with(tmp_path / "undisturbed", "none").digest
+    result = train_with(tmp_path / "run", "raise", where="reset", on_env_error=on_env_error)
+    assert (result.env_errors, result.interrupted) == (1, False)
+    lines = read_json_lines(tmp_path / "run" / "metrics.jsonl")
+    assert lines[-1]["rollout/ep_len_mean"] == EPISODE_STEPS, "the episode after it takes its place"
+    processes = train_with(
+        tmp_path / "processes", "raise", where="reset", on_env_error=on_env_error, backend="processes", num_executors=2
+    )
+    assert (processes.digest, processes.env_errors, processes.restarts) == (result.digest, 1, 0)
 
 
-def test_a_reset_that_fails_again_ends_the_run(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailure, match=r"environment 0 raised ValueError in reset"):
-        train_with(tmp_path / "run", "raise", where="reset")
+def test_an_environment_that_cannot_begin_any_episode_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure, match=r"environment 0 raised ValueError in reset.*\(episode 4, seed"):
+        train_with(tmp_path / "run", "raise", where="reset", episodes=range(1, 9))
 
 
 def test_the_placement_and_a_resume_change_neither_bits_nor_count(tmp_path: Path) -> None:

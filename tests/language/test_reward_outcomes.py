@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from htsrl.errors import ConfigError
-from htsrl.language.rewards import RewardFunction, Rewards, Texts, awaited, check_rewards, reward_names
+from htsrl.language.rewards import (
+    Attempts,
+    Outcome,
+    Reward,
+    RewardFunction,
+    Rewards,
+    Texts,
+    awaited,
+    check_rewards,
+    reward_names,
+)
 
 TEXTS = Texts(
     ["we", "a"], ["we", "a"], ["ab", "bbb"], [{"prompt": "we", "target": "a"}, {"prompt": "a", "target": "x"}]
@@ -16,7 +26,7 @@ TEXTS = Texts(
 
 
 def function(name: str, seconds: float = 30.0, attempts: int = 1) -> RewardFunction:
-    return RewardFunction(f"text_rewards:{name}", seconds, attempts)
+    return RewardFunction(f"text_rewards:{name}", Attempts(seconds, attempts))
 
 
 def test_a_function_gets_the_columns_of_its_prompts() -> None:
@@ -27,6 +37,13 @@ def test_a_function_is_given_only_what_it_takes() -> None:
     assert function("shortness").score(TEXTS).scores.tolist() == [-2.0, -3.0]
 
 
+def asked_twice(reward: Reward) -> list[Outcome]:
+    """By one who does not wait for ever: what the first call does must not end what serves the second."""
+    looks = iter(range(100))
+    rewards = Rewards([reward])
+    return [awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks)) for _ in range(2)]
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -35,15 +52,22 @@ def test_a_function_is_given_only_what_it_takes() -> None:
         ("text", "returned str 'good' instead of a list of numbers"),
         ("too_few", "returned 1 numbers for 2 completions"),
         ("raises", "raised RuntimeError: no such service"),
+        ("exits", "raised SystemExit: the service wants no more"),
+        ("exits_async", "raised SystemExit: the service wants no more"),
+        ("interrupts", "raised KeyboardInterrupt: "),
+        ("times_out", "raised TimeoutError: no answer from the service"),
+        ("times_out_async", "raised TimeoutError: no answer from the service"),
+        ("cancels_itself", "raised CancelledError: "),
         ("hangs", "took longer than reward_seconds=0.05"),
         ("hangs_async", "took longer than reward_seconds=0.05"),
+        ("cannot_be_cancelled", "took longer than reward_seconds=0.05"),
     ],
 )
 def test_what_goes_wrong_is_named(name: str, problem: str) -> None:
-    reward = function(name, seconds=0.05 if "hangs" in name else 30.0)
-    outcome = awaited(Rewards([reward]).ask(TEXTS)[0], beat=lambda: None)
-    assert outcome.problem == problem
-    assert np.isnan(outcome.scores).all()
+    reward = function(name, seconds=0.05 if name.startswith(("hangs", "cannot")) else 30.0)
+    for outcome in asked_twice(reward):
+        assert outcome.problem == problem
+        assert np.isnan(outcome.scores).all()
     with pytest.raises(ConfigError, match="it must take `prompts`, `completions`"):
         check_rewards([reward], TEXTS)
 

@@ -14,7 +14,7 @@ from tiny_models import make_folder, write_prompts
 from htsrl.errors import ConfigError
 from htsrl.language.model_folder import save_folder
 from htsrl.language.reward_models import ModelReward, train_reward_model
-from htsrl.language.rewards import Texts
+from htsrl.language.rewards import Attempts, Texts
 from htsrl.language.sft import sft
 from htsrl.language.supervised import FitSettings
 
@@ -55,11 +55,13 @@ def test_a_reward_model_prefers_what_was_chosen(
     trained = train_reward_model(model, write_lines(tmp_path / "p.jsonl", pairs), tmp_path / "rm", QUICKLY)
     assert trained.metrics["eval_accuracy"] == 1.0
     assert not caplog.messages, "a new head is no cause for a warning"
-    reward = ModelReward(str(tmp_path / "rm"))
+    reward = ModelReward(str(tmp_path / "rm"), Attempts(30.0, 1))
     texts = Texts(["my"] * 2, ["my"] * 2, [" aaa", " zzz"], [{}, {}])
     good, bad = reward.score(texts).scores
     assert good > bad
     assert np.array_equal(reward.score(texts).scores, [good, bad])
+    too_long = Texts(["my"], ["my"], [None], [{}])  # type: ignore[list-item]  (whatever breaks the model)
+    assert reward.score(too_long).problem.startswith("raised TypeError: ")
 
 
 def test_a_run_can_be_scored_by_a_reward_model_and_evaluated(model: Path, tmp_path: Path) -> None:

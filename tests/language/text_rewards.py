@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,39 @@ def too_few(completions: list[str], **columns: Any) -> list[float]:
 
 def raises(completions: list[str], **columns: Any) -> list[float]:
     raise RuntimeError("no such service")
+
+
+def exits(completions: list[str], **columns: Any) -> list[float]:
+    sys.exit("the service wants no more")
+
+
+async def exits_async(completions: list[str], **columns: Any) -> list[float]:
+    sys.exit("the service wants no more")
+
+
+def interrupts(completions: list[str], **columns: Any) -> list[float]:
+    raise KeyboardInterrupt
+
+
+def times_out(completions: list[str], **columns: Any) -> list[float]:
+    raise TimeoutError("no answer from the service")
+
+
+async def times_out_async(completions: list[str], **columns: Any) -> list[float]:
+    raise TimeoutError("no answer from the service")
+
+
+async def cancels_itself(completions: list[str], **columns: Any) -> list[float]:
+    raise asyncio.CancelledError
+
+
+async def cannot_be_cancelled(completions: list[str], **columns: Any) -> list[float]:
+    for _ in range(100):
+        try:
+            await asyncio.sleep(36)
+        except asyncio.CancelledError:
+            pass
+    return []
 
 
 def hangs(completions: list[str], **columns: Any) -> list[float]:

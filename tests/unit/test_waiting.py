@@ -58,6 +58,27 @@ class Counting(gymnasium.Env[Any, Any]):
         return self._go_on()
 
 
+class TimesOut(Counting):
+    """Its server does not answer, which it finds out itself."""
+
+    error: BaseException = TimeoutError("no answer from the server")
+
+    def step(self, action: Any) -> Any:
+        raise self.error
+
+
+class AsyncTimesOut(TimesOut):
+    async def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # type: ignore[override]
+        return self._begin(seed)
+
+    async def step(self, action: Any) -> Any:  # type: ignore[override]
+        raise self.error
+
+
+class AsyncExits(AsyncTimesOut):
+    error = SystemExit("no answer from the server")
+
+
 class Async(Counting):
     """The same, awaited."""
 
@@ -99,6 +120,18 @@ def test_a_call_beyond_its_deadline_fails(env: type[Counting]) -> None:
     with pytest.raises(TimeoutError, match=r"step\(\) took longer than step_deadline_seconds=0.05"):
         made.step(0)
     made.close()
+
+
+@pytest.mark.parametrize("deadlines", [Deadlines(), Deadlines(step_seconds=30)])
+@pytest.mark.parametrize("env", [TimesOut, AsyncTimesOut, AsyncExits])
+def test_what_an_environment_raises_itself_is_no_missed_deadline(env: type[TimesOut], deadlines: Deadlines) -> None:
+    """And ends nothing that others are awaited on: it happens twice."""
+    for _ in range(2):
+        made = make_env(env, {}, (), deadlines)
+        made.reset(seed=1)
+        with pytest.raises(type(env.error), match=r"^no answer from the server$"):
+            made.step(0)
+        made.close()
 
 
 def test_a_step_beyond_its_deadline_ends_the_run_or_the_episode(tmp_path: Path) -> None:
