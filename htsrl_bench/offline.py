@@ -14,14 +14,14 @@ from htsrl.algorithms.iql import IQL
 from htsrl.algorithms.sac import SAC
 from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.datasets.dataset import Dataset
-from htsrl.datasets.open import open_dataset
-from htsrl.datasets.write import merged, write_dataset
+from htsrl.datasets.write import merged
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.runs.collect import Collected, collect, collect_at_random
 from htsrl.statistics.intervals import mean_interval
 from htsrl.train import resume_or_start
 from htsrl_bench.announcer import Announcer
+from htsrl_bench.kept_datasets import KeptDatasets
 from htsrl_bench.record import Table
 
 ENV = "Pendulum-v1"
@@ -82,31 +82,29 @@ class OfflineBench:
             ENV,
             algorithm=ALGORITHMS[algorithm](),
             network=Network(hidden_sizes=(64, 64), activation="relu"),
-            source=str(self._folder(dataset)),
+            source=str(self._data.folder(dataset)),
             total_steps=self.gradient_steps,
             seed=seed,
         )
         return Config(experiment, _quietly(self.work / f"{algorithm}-{dataset}-seed-{seed}"))
 
     def dataset(self, name: str) -> Dataset:
-        return open_dataset(str(self._folder(name)))
+        return self._data.open(name)
 
-    def _folder(self, dataset: str) -> Path:
-        return self.work / f"data-{dataset}"
+    @property
+    def _data(self) -> KeptDatasets:
+        return KeptDatasets(self.work, self.episodes)
 
     def _make_datasets(self) -> None:
-        if all(self._folder(name).exists() for name in DATASETS):
-            return
         network = Network(hidden_sizes=(64, 64), activation="relu")
         behaviour = Experiment(ENV, algorithm=BEHAVIOUR, network=network, num_envs=2, total_steps=self.behaviour_steps)
-        run_dir = resume_or_start(Config(behaviour, _quietly(self.work / "behaviour"))).run_dir
+        played = resume_or_start(Config(behaviour, _quietly(self.work / "behaviour")))
+        skilled, at_random = Collected(self.episodes, seed=1, sampled=True), Collected(self.episodes, seed=2)
         parts = [
-            collect(run_dir, Collected(self.episodes, seed=1, sampled=True), trust=True),
-            collect_at_random(ENV, Collected(self.episodes, seed=2)),
+            self._data.made("policy", played.digest, lambda: collect(played.run_dir, skilled, trust=True)),
+            self._data.made("random", played.digest, lambda: collect_at_random(ENV, at_random)),
         ]
-        for name, dataset in zip(DATASETS, (*parts, merged(parts)), strict=True):
-            if not self._folder(name).exists():
-                write_dataset(dataset, self._folder(name))
+        self._data.made("mixed", played.digest, lambda: merged(parts))
 
 
 def table(bench: OfflineBench, learned: Sequence[Learned]) -> Table:

@@ -20,7 +20,9 @@ from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.plain_files import read_plain
 
 MAX_SEGMENTS = 64
-"""Beyond so many, all that is held is written as one again."""
+"""From so many on, the newest of them are written again as one, together with what is new."""
+MERGED_SHARE = 16
+"""Those that lie within the newest so-many-th of the buffer: a copy of them is made while the run waits."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def take_rollouts(block: SharedArrays, exchange: Exchange, folder: Path, version
         exchange.checkpoint_session = secrets.randbits(62) + 1
     held = specs[0].shape[0] // specs[0].rows_per_version
     oldest = max(version - held, 0)
-    linked = _linked(folder, version, oldest, _base(folder, version, held, exchange))
+    linked = _linked(folder, version, held, _base(folder, version, held, exchange))
     first = max((range_of(name)[1] for name in linked), default=oldest)
     new = {spec.name: _rows_of(block[spec.name], spec.rows_per_version, first, version) for spec in specs}
     facts = {HELD: held, SESSION: exchange.checkpoint_session}
@@ -77,13 +79,13 @@ def _manifests(folder: Path, version: int) -> Iterator[tuple[Path, Manifest]]:
             yield path, manifest
 
 
-def _linked(folder: Path, version: int, oldest: int, base: tuple[Path, Manifest] | None) -> dict[str, FileSum]:
+def _linked(folder: Path, version: int, held: int, base: tuple[Path, Manifest] | None) -> dict[str, FileSum]:
     """Nothing where a file is not as it was written, as far as its size tells, or cannot be linked."""
     if base is None:
         return {}
     path, manifest = base
-    wanted = {name: of for name, of in manifest.segments.items() if range_of(name)[1] > oldest}
-    if not wanted or len(wanted) >= MAX_SEGMENTS:
+    wanted = _worth_linking(manifest.segments, version, held)
+    if not wanted:
         return {}
     try:
         temporary = begin_checkpoint(folder, version)
@@ -94,3 +96,11 @@ def _linked(folder: Path, version: int, oldest: int, base: tuple[Path, Manifest]
     except OSError:
         return {}  # whoever writes the checkpoint begins its folder anew
     return wanted
+
+
+def _worth_linking(segments: Mapping[str, FileSum], version: int, held: int) -> dict[str, FileSum]:
+    """Those with rollouts that are still held, but for the newest where there are too many."""
+    found = {name: of for name, of in segments.items() if range_of(name)[1] > version - held}
+    if len(found) < MAX_SEGMENTS:
+        return found
+    return {name: of for name, of in found.items() if range_of(name)[0] < version - held // MERGED_SHARE}

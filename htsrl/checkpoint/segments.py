@@ -1,10 +1,11 @@
-"""The rollouts of a replay buffer in the checkpoints of a run, each of which is written once.
+"""The rollouts of a replay buffer in the checkpoints of a run.
 
 `rollouts-000000064-000000096.safetensors` in a checkpoint's folder is a segment: what rollouts 64 to 95 put into the
 buffer. A new checkpoint writes the rollouts since the one before as a segment of its own, and links the others from
-there. So every folder holds all that it needs, whatever becomes of the others, and its manifest has the sum of every
-segment. Segments are taken over only from checkpoints that this run has written since it was started, or that it was
-resumed from, so they hold what is in memory. Where files cannot be linked, all is written again.
+there; of very many, it writes the newest again as one. So every folder holds all that it needs, whatever becomes of the
+others, and its manifest has the sum of every segment. Segments are taken over only from checkpoints that this run has
+written since it was started, or that it was resumed from, so they hold what is in memory. Where files cannot be linked,
+all is written again.
 """
 
 from __future__ import annotations

@@ -124,6 +124,12 @@ class DatasetSampler:
         """The longest control period of the dataset."""
         return float(self.dataset.arrays["dt"].max())
 
+    @cached_property
+    def steps_by_period(self) -> list[Words]:
+        """The steps of each control period, the shortest first."""
+        periods = self.dataset.arrays["dt"]
+        return [np.flatnonzero(periods == period) for period in np.unique(periods)]
+
     def dt(self, steps: Words) -> NDArray[np.float32]:
         """The control periods of steps, in seconds."""
         periods: NDArray[np.float32] = self.dataset.arrays["dt"][steps]

@@ -2,8 +2,9 @@
 
 A policy of middling skill and a random one play at control periods of 0.005, 0.01 and 0.02 seconds. CQL then learns
 from all of it, with returns over a single step (naive mixing) and over equal times (adaptive n-step), and from each
-period alone; every policy is evaluated at every period. All that is made lies in a folder, and the same command
-continues where it was.
+period alone; every policy is evaluated at every period. As in the authors' own program minibatches have as many
+transitions of each period, and naive mixing too discounts by time; `naive-one-discount` takes one gamma for steps of
+every period. All that is made lies in a folder, and the same command continues where it was.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tyro
@@ -22,23 +23,26 @@ from htsrl.algorithms.sac import SAC
 from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.config.command_line import flags
 from htsrl.datasets.dataset import Dataset
-from htsrl.datasets.open import open_dataset
-from htsrl.datasets.write import merged, write_dataset
+from htsrl.datasets.write import merged
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
+from htsrl.metrics.result import RunResult
 from htsrl.runs.collect import Collected, collect, collect_at_random
 from htsrl.statistics.intervals import mean_interval
 from htsrl.systems.multi_frequency.algorithm import MultiFrequencyCQL
 from htsrl.systems.multi_frequency.environments import PENDULUM_LONGEST
 from htsrl.train import resume_or_start
 from htsrl_bench.announcer import Announcer
+from htsrl_bench.kept_datasets import KeptDatasets
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, Table, publish
 
 ENV = "htsrl/PendulumDt-v0"
 IMPORTS = ("htsrl.systems.multi_frequency",)
 MIXED = "mixed"
-NAIVE, ADAPTIVE = "naive mixing", "adaptive n-step"
+NAIVE, ONE_DISCOUNT, ADAPTIVE = "naive", "naive-one-discount", "adaptive"
+TITLES = {NAIVE: "naive mixing", ONE_DISCOUNT: "naive mixing, one discount", ADAPTIVE: "adaptive n-step"}
+ONLY = "only-"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Learned:
 class MultiFrequencyExperiment:
     """Returns of CQL from Pendulum data of mixed control periods, with and without adaptive n-step returns."""
 
+    methods: tuple[str, ...] = (NAIVE, ADAPTIVE, "only-0.005", "only-0.01", "only-0.02")
+    """What is compared: naive, naive-one-discount, adaptive, and only-PERIOD for each of the periods."""
     seeds: int = 5
     """Runs of each method."""
     periods: tuple[float, ...] = (0.005, 0.01, 0.02)
@@ -79,40 +85,40 @@ class MultiFrequencyExperiment:
     """Folder for the record."""
 
     def run(self) -> int:
-        if self.seeds < 1 or max(self.periods) > PENDULUM_LONGEST:
-            raise ConfigError(f"seeds={self.seeds} must be 1 or more, and periods at most {PENDULUM_LONGEST}")
+        if self.seeds < 1 or not self.methods or max(self.periods) > PENDULUM_LONGEST:
+            raise ConfigError(
+                f"seeds={self.seeds} and methods={self.methods} must be 1 or more, and periods at most "
+                f"{PENDULUM_LONGEST}"
+            )
+        known = [*TITLES, *(f"{ONLY}{dt:g}" for dt in self.periods)]
+        for method in self.methods:
+            if method not in known:
+                raise ConfigError(f"method {method!r} is not known; choose among {', '.join(known)}")
         provenance = Provenance.take()
         self.work.mkdir(parents=True, exist_ok=True)
         self._make_datasets()
-        announcer, learned = Announcer(self.seeds * len(self.methods())), []
+        announcer, learned = Announcer(self.seeds * len(self.methods)), []
         for seed in range(1, self.seeds + 1):
-            for method in self.methods():
+            for method in self.methods:
                 announcer.begin(f"{method}, seed {seed}")
                 learned += self._learn(method, seed)
                 announcer.end(", ".join(f"{of.mean_return:.1f}" for of in learned[-len(self.periods) :]))
         publish(self._record(provenance, learned), self.output)
         return 0
 
-    def methods(self) -> list[str]:
-        return [NAIVE, ADAPTIVE, *(_single(dt) for dt in self.periods)]
+    @property
+    def _data(self) -> KeptDatasets:
+        return KeptDatasets(self.work, self.episodes)
 
     def _make_datasets(self) -> None:
         """Of each period, and of all of them together."""
-        self._behaviour()
-        of_periods = [self._dataset(f"{dt:g}", lambda dt=dt: self._collect(dt)) for dt in self.periods]
-        self._dataset(MIXED, lambda: merged(of_periods))
+        played, data = self._behaviour(), self._data
+        of_periods = [
+            data.made(f"{dt:g}", played.digest, partial(self._collect, dt, played.run_dir)) for dt in self.periods
+        ]
+        data.made(MIXED, played.digest, lambda: merged(of_periods))
 
-    def _dataset(self, name: str, make: Any) -> Dataset:
-        folder = self._data(name)
-        if not folder.exists():
-            write_dataset(make(), folder)
-        return open_dataset(str(folder))
-
-    def _data(self, name: str) -> Path:
-        return self.work / f"data-{name}"
-
-    def _behaviour(self) -> Path:
-        run_dir = self.work / "behaviour"
+    def _behaviour(self) -> RunResult:
         experiment = Experiment(
             ENV,
             {"reward": "dense"},
@@ -122,26 +128,24 @@ class MultiFrequencyExperiment:
             num_envs=2,
             total_steps=self.behaviour_steps,
         )
-        resume_or_start(Config(experiment, _quietly(run_dir)))
-        return run_dir
+        return resume_or_start(Config(experiment, _quietly(self.work / "behaviour")))
 
-    def _collect(self, dt: float) -> Dataset:
+    def _collect(self, dt: float, behaviour: Path) -> Dataset:
         env_args = {"dt": dt, "reward": "sparse"}
         skilled = Collected(self.episodes, seed=1, sampled=True, env_args=env_args)
         at_random = Collected(self.episodes, seed=2, env_args=env_args)
-        return merged(
-            [collect(self._behaviour(), skilled, trust=True), collect_at_random(ENV, at_random, imports=IMPORTS)]
-        )
+        return merged([collect(behaviour, skilled, trust=True), collect_at_random(ENV, at_random, imports=IMPORTS)])
 
     def config(self, method: str, seed: int) -> Config:
-        single = method not in (NAIVE, ADAPTIVE)
         settings = MultiFrequencyCQL.Settings(
             minibatch_size=self.minibatch_size,
             sampled_actions=self.sampled_actions,
             adaptive_n=method == ADAPTIVE,
+            scaled_discount=method != ONE_DISCOUNT,
+            even_periods=True,
             longest_dt=max(self.periods),
         )
-        source = self._data(method.removeprefix("only ").removesuffix(" s") if single else MIXED)
+        source = self._data.folder(method.removeprefix(ONLY) if method.startswith(ONLY) else MIXED)
         experiment = Experiment(
             ENV,
             imports=IMPORTS,
@@ -151,7 +155,7 @@ class MultiFrequencyExperiment:
             total_steps=self.gradient_steps,
             seed=seed,
         )
-        return Config(experiment, _quietly(self.work / f"{method.replace(' ', '-')}-seed-{seed}"))
+        return Config(experiment, _quietly(self.work / f"{method}-seed-{seed}"))
 
     def _learn(self, method: str, seed: int) -> list[Learned]:
         config = self.config(method, seed)
@@ -163,19 +167,20 @@ class MultiFrequencyExperiment:
         return found
 
     def _record(self, provenance: Provenance, learned: Sequence[Learned]) -> Record:
-        means = {method: _mean_over_periods(learned, method) for method in (NAIVE, ADAPTIVE)}
+        means = {method: _mean_over_periods(learned, method) for method in self.methods}
         words = ["python", "-m", "htsrl_bench.systems.multi_frequency"]
         return Record(
             name="system-multi-frequency",
             command=shlex.join([*words, *flags(self, MultiFrequencyExperiment(), leave_out=("output", "work"))]),
             provenance=provenance,
-            configs={method: self.config(method, seed=1) for method in self.methods()},
+            configs={method: self.config(method, seed=1) for method in self.methods},
             repetitions=[asdict(of) for of in learned],
             summary={
                 "means": means,
-                "ratio": means[ADAPTIVE] / means[NAIVE] if means[NAIVE] else None,
                 "highlights": {
-                    f"offline RL at several control periods, {self.seeds} seeds: return of {method}": f"{mean:.1f}"
+                    f"offline RL at several control periods, {self.seeds} seeds: return of {_title(method)}": (
+                        f"{mean:.1f}"
+                    )
                     for method, mean in means.items()
                 },
             },
@@ -183,25 +188,26 @@ class MultiFrequencyExperiment:
         )
 
     def _table(self, learned: Sequence[Learned]) -> Table:
-        of_data = {dt: open_dataset(str(self._data(f"{dt:g}"))).returns() for dt in self.periods}
+        of_data = {dt: self._data.open(f"{dt:g}").returns() for dt in self.periods}
         rows = [["in the data (mean, best)", *(f"{of.mean():.1f}, {of.max():.1f}" for of in of_data.values()), ""]]
-        for method in self.methods():
+        for method in self.methods:
             cells = [
                 _shown([of.mean_return for of in learned if (of.method, of.dt) == (method, dt)]) for dt in self.periods
             ]
-            rows.append([method, *cells, f"{_mean_over_periods(learned, method):.1f}"])
+            rows.append([_title(method), *cells, f"{_mean_over_periods(learned, method):.1f}"])
         note = (
             f"Mean return of {self.eval_episodes} episodes of the most likely actions: one point for each 0.02 s that "
             f"the pendulum is upright, of 400 in all. Mean over {self.seeds} seeds, with the 95 % interval (Student's "
             f"t) where there are several. Data: {self.episodes} episodes of a SAC policy after "
             f"{self.behaviour_steps:,} steps and as many of random actions, for each period. Every run takes "
-            f"{self.gradient_steps:,} gradient steps, and discounts by gamma^(dt / {max(self.periods):g} s)."
+            f"{self.gradient_steps:,} gradient steps on minibatches with as many transitions of each period, and "
+            f"discounts by gamma^(dt / {max(self.periods):g} s) unless it has one discount."
         )
         return Table(["learned from", *(f"played at {dt:g} s" for dt in self.periods), "mean"], rows, [note])
 
 
-def _single(dt: float) -> str:
-    return f"only {dt:g} s"
+def _title(method: str) -> str:
+    return TITLES.get(method) or f"only {method.removeprefix(ONLY)} s"
 
 
 def _quietly(run_dir: Path) -> Placement:

@@ -20,7 +20,7 @@ from htsrl.envs.make import make_env
 from htsrl.runs.collect import Collected, collect_at_random
 from htsrl.runs.folder import RunFolder
 from htsrl.sources.dataset import DatasetSampler
-from htsrl.systems.multi_frequency.algorithm import MultiFrequencyCQL, MultiFrequencyObjective
+from htsrl.systems.multi_frequency.algorithm import MultiFrequencyCQL, MultiFrequencyObjective, evenly
 
 IMPORTS = (htsrl.systems.multi_frequency.__name__,)
 PERIODS = (0.005, 0.01, 0.02)
@@ -58,6 +58,25 @@ def test_naive_mixing_takes_one_step_of_every_period() -> None:
     np.testing.assert_array_equal(
         found.next_observations["obs"], data.dataset.observations_at(first, after=True)["obs"]
     )
+
+
+def test_one_discount_is_gamma_for_steps_of_every_period() -> None:
+    data, first, found = sampled(replace(SETTINGS, adaptive_n=False, scaled_discount=False))
+    ended = data.dataset.arrays["terminated"][first]
+    assert ended.any()
+    np.testing.assert_allclose(found.discounts, np.where(ended, 0.0, 0.99), rtol=1e-6)
+
+
+def test_a_minibatch_can_have_as_many_transitions_of_every_period() -> None:
+    data, drawn, _ = sampled(SETTINGS)
+    settings = replace(SETTINGS, even_periods=True, minibatch_size=300)
+    asked = MultiFrequencyObjective(settings, 1, 0, data)._sampled()
+    assert len(np.unique(data.dt(drawn), return_counts=True)[1]) == 3
+    assert len(set(np.unique(data.dt(drawn), return_counts=True)[1].tolist())) > 1, "otherwise they are not"
+    steps = evenly(data.draw(1, 0, 0, 300), data)
+    assert np.unique(data.dt(steps), return_counts=True)[1].tolist() == [100, 100, 100]
+    assert len(np.unique(steps)) == data.size, "every step can be drawn"
+    np.testing.assert_array_equal(asked.observations["obs"], data.dataset.observations_at(steps)["obs"])
 
 
 class PlainMultiFrequency(PlainCQL):
@@ -138,6 +157,7 @@ def test_the_table_is_made_and_goes_on_where_it_was(tmp_path: Path) -> None:
     from htsrl_bench.systems.multi_frequency import MultiFrequencyExperiment
 
     tiny = MultiFrequencyExperiment(
+        methods=("naive", "adaptive", "only-0.02"),
         seeds=1,
         periods=(0.01, 0.02),
         behaviour_steps=1040,
@@ -151,7 +171,19 @@ def test_the_table_is_made_and_goes_on_where_it_was(tmp_path: Path) -> None:
         output=tmp_path,
     )
     assert tiny.run() == 0
-    before = (tmp_path / "work" / "naive-mixing-seed-1" / "result.json").read_bytes()
+    before = (tmp_path / "work" / "naive-seed-1" / "result.json").read_bytes()
     assert tiny.run() == 0
-    assert (tmp_path / "work" / "naive-mixing-seed-1" / "result.json").read_bytes() == before
-    assert "adaptive n-step" in (tmp_path / "system-multi-frequency.md").read_text()
+    assert (tmp_path / "work" / "naive-seed-1" / "result.json").read_bytes() == before
+    record = (tmp_path / "system-multi-frequency.md").read_text()
+    assert "adaptive n-step" in record
+    assert "only 0.02 s" in record
+    with pytest.raises(ConfigError, match="holds 1 episodes of a policy where 2 are asked for; choose another --work"):
+        replace(tiny, episodes=2).run()
+
+
+def test_a_method_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    from htsrl_bench.systems.multi_frequency import MultiFrequencyExperiment
+
+    with pytest.raises(ConfigError, match=r"method 'only-0\.5' is not known; choose among naive, naive-one-discount"):
+        MultiFrequencyExperiment(methods=("only-0.5",), work=tmp_path / "work").run()
+    assert not list(tmp_path.iterdir())

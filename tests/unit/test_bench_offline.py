@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ def test_every_dataset_is_learned_from_once(tmp_path: Path, capsys: pytest.Captu
     assert small.run() == 0
     assert capsys.readouterr().out == before
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "work").glob("*/result.json")) == made
+    with pytest.raises(ConfigError, match="data-policy holds 1 episodes of a policy where 2 are asked for"):
+        replace(small, episodes=2).run()
+    (tmp_path / "work" / "behaviour").rename(tmp_path / "work" / "another")
+    with pytest.raises(ConfigError, match=r"data-policy holds episodes of the run [0-9a-f]+, not of"):
+        replace(small, behaviour_steps=264).run()
     learned = [Learned("bc", name, seed, -100.0 * seed, "") for name in DATASETS for seed in (1, 2)]
     text = table(OfflineBench(("bc",), 2, 256, 1, 100, tmp_path / "work"), learned).markdown()
     assert text.count("-150 (-785 to 485)") == 3

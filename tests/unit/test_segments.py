@@ -134,13 +134,20 @@ def test_another_start_of_the_run_takes_over_only_what_it_was_resumed_from(run: 
     assert segments(run.save()) == [name(0, 2), name(2, 4)], "not those of version 3, which may hold something else"
 
 
-def test_beyond_so_many_segments_all_is_written_as_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_segments_the_newest_become_one_and_the_others_stay(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rollouts, "MAX_SEGMENTS", 3)
-    for _ in range(4):
+    monkeypatch.setattr(rollouts, "MERGED_SHARE", 2)  # two of five rollouts
+    found = []
+    for _ in range(9):
         run.go_on(1)
         path = run.save()
-    assert segments(path) == [name(0, 4)]
-    assert run.holds(path)
+        assert run.holds(path)
+        found.append(segments(path))
+    assert found[3] == [name(0, 1), name(1, 2), name(2, 4)]
+    assert found[5] == [name(1, 2), name(2, 4), name(4, 6)]
+    assert max(map(len, found)) == 4
 
 
 def test_where_files_cannot_be_linked_all_is_written_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.cql.algorithm import CQLAlgorithm, CQLObjective
 from htsrl.algorithms.cql.settings import ConservativeSettings
 from htsrl.algorithms.minibatch_objective import NoTargets
+from htsrl.dataflow.exchange import Words
 from htsrl.datasets.dataset import Dataset
 from htsrl.errors import DatasetError
 from htsrl.sources.dataset import DatasetSampler
@@ -36,6 +37,10 @@ class MultiFrequencyCQL(CQLAlgorithm):
         adaptive_n: bool = True
         """Sum rewards over equal times, n_step periods of the longest; otherwise over n_step steps, as naive mixing
         of the data does."""
+        scaled_discount: bool = True
+        """Discount by time, with gamma^(dt / longest_dt) for a step; otherwise with gamma for a step of any period."""
+        even_periods: bool = False
+        """As many transitions of every period in a minibatch, however many steps the dataset has of each."""
         longest_dt: float | None = None
         """Seconds: the control period that `discount` and `n_step` are for. None: the longest of the dataset."""
 
@@ -65,12 +70,21 @@ class MultiFrequencyObjective(CQLObjective):
     def _sampled(self) -> Sampled:
         settings = self._own
         first = self._data.draw(self._seed, self._update, self.epoch, settings.minibatch_size)
+        if settings.even_periods:
+            first = evenly(first, self._data)
         periods = self._data.dt(first).astype(np.float64)
-        longest = settings.longest_dt or self._data.longest_dt
-        discounts = np.power(settings.discount, periods / longest).astype(np.float32)
-        steps = (
-            np.rint(settings.n_step * longest / periods)
-            if settings.adaptive_n
-            else np.full_like(periods, settings.n_step)
-        )
+        shares = periods / (settings.longest_dt or self._data.longest_dt)
+        powers = shares if settings.scaled_discount else np.ones_like(shares)
+        discounts = np.power(settings.discount, powers).astype(np.float32)
+        steps = np.rint(settings.n_step / shares) if settings.adaptive_n else np.full_like(shares, settings.n_step)
         return self._data.transitions(first, discounts, np.maximum(steps, 1).astype(np.int64))
+
+
+def evenly(drawn: Words, data: DatasetSampler) -> Words:
+    """Steps of one period after the other in turn, each as far into those of its period as the one drawn in all."""
+    periods = data.steps_by_period
+    found = np.empty_like(drawn)
+    for place, steps in enumerate(periods):
+        rows = slice(place, None, len(periods))
+        found[rows] = steps[drawn[rows] * len(steps) // data.size]
+    return found
