@@ -1,4 +1,4 @@
-"""Imported by the workers of a run (Experiment.imports): checkpoints in a folder `slow` take their time to be written."""
+"""Imported by the workers of a run (Experiment.imports): writing checkpoints in a folder `slow` takes a while."""
 
 from __future__ import annotations
 
