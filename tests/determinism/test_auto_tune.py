@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from straggler_env import Straggler
 
 from htsrl.algorithms.ppo import PPO
 from htsrl.config import Config, Experiment, Placement
@@ -15,9 +16,11 @@ from htsrl.planning import tune
 from htsrl.runs.folder import RunFolder
 from htsrl.train import train
 
+NUM_STEPS = 2400
+# Steps wait a little: the run must not be over before it was asked to stop, twice.
 EXPERIMENT = Experiment(
-    "CartPole-v1", algorithm=PPO(epochs=1, num_minibatches=2), num_envs=4, sync_interval=4, total_steps=4000,
-    gradient_shards=2,
+    Straggler, {"slow_env": 0, "seconds": 0.005}, algorithm=PPO(epochs=1, num_minibatches=2), num_envs=4,
+    sync_interval=4, total_steps=NUM_STEPS, gradient_shards=2,
 )  # fmt: skip
 QUIET = Placement(tensorboard=False, progress="off", check_env=False, timeline=False)
 
@@ -37,7 +40,7 @@ def test_an_auto_tuned_run_ends_with_the_digest_of_an_untuned_one(
     untuned = train(Config(EXPERIMENT, replace(QUIET, backend="inline", run_dir=tmp_path / "inline")))
     tuned = train(Config(EXPERIMENT, replace(QUIET, auto_tune=True, run_dir=tmp_path / "tuned")))
 
-    assert (tuned.digest, tuned.steps, tuned.stop_reason) == (untuned.digest, 4000, None)
+    assert (tuned.digest, tuned.steps, tuned.stop_reason) == (untuned.digest, NUM_STEPS, None)
     assert "auto-tune " in capsys.readouterr().err
     assert not RunFolder(tmp_path / "tuned").load_config(None).placement.auto_tune
 

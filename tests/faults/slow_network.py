@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-SLOW_SECONDS = 0.2
+SLOW_SECONDS = 0.35
 
 
 class SlowToLearn(nn.Module):

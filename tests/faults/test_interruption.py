@@ -118,7 +118,7 @@ def ended(request: pytest.FixtureRequest) -> Ended:
 
 @pytest.mark.parametrize("name", ["main", *WORKERS])
 def test_a_process_that_waits_uses_no_processor(hanging_ctrl_c: Ended, name: str) -> None:
-    assert hanging_ctrl_c.cpu_shares[name] < 0.02
+    assert hanging_ctrl_c.cpu_shares[name] < 0.1  # who spins takes all of a core that others leave it
 
 
 def test_ctrl_c_exits_with_130(hanging_ctrl_c: Ended, fast_ctrl_c: Ended) -> None:

@@ -179,7 +179,7 @@ def test_episodes_whose_environment_fails_are_counted_and_left_out(
 @pytest.mark.parametrize("name", ["HangsLater", "HangsInSilence"])
 def test_an_environment_that_hangs_has_failed(name: str, task: dict[str, Any], tmp_path: Path) -> None:
     hanging = {**DIALOGUE, "environment": f"text_environments:{name}"}
-    limits = {"environment_seconds": 0.02, "environment_attempts": 1, "total_episodes": 2 * BATCH}
+    limits = {"environment_seconds": 1.0, "environment_attempts": 1, "total_episodes": 2 * BATCH}
     lines = metrics_of(run(task, tmp_path / "run", **{**hanging, **limits}))
     assert sum(line["reward/failed"] for line in lines) > 0
 

@@ -89,8 +89,10 @@ class Hangs:
 
 
 class HangsLater(Dialogue):
+    """Of one prompt, in the second turn."""
+
     def step(self, text: str) -> Answer:
-        if self.num_turns == 1:
+        if self.prompt == "we" and self.num_turns == 1:
             time.sleep(3600)
         return super().step(text)
 

@@ -19,6 +19,7 @@ from htsrl.config import MAX_ENVS_ON_THREADS, available_cores
 from htsrl.config.check import check
 from htsrl.envs.pace import Pace, can_share_process, pace_of
 from htsrl.numerics import single_threaded
+from htsrl.placements import survey
 from htsrl.placements.survey import draw_blueprint
 
 STUCK_SECONDS = 60.0
@@ -36,7 +37,7 @@ def wait_with_the_interpreter_locked(seconds: float) -> None:
 
 
 class Paced(gymnasium.Env[Any, Any]):
-    """Steps for so long, and resets for ever so much longer."""
+    """Steps for so long, and resets for longer."""
 
     action_space = spaces.Discrete(2)
 
@@ -51,7 +52,7 @@ class Paced(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        time.sleep(0.02)
+        self.spend(0.02)
         return self._seen, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -85,9 +86,12 @@ class Attached(Paced):
 class Stuck(Paced):
     """Waits for the main thread for ever, as a window's events may."""
 
+    freed = threading.Event()
+    was_freed: bool | None = None
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         if threading.current_thread() is not threading.main_thread():
-            time.sleep(STUCK_SECONDS)
+            Stuck.was_freed = self.freed.wait(STUCK_SECONDS)
         return super().reset(seed=seed)
 
 
@@ -107,22 +111,53 @@ class Meddling(Paced):
         return np.full_like(seen, Meddling.state), *rest
 
 
+class Clock:
+    """Stands for the module `time`; it goes on when somebody sleeps or computes, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self._now = self._computed = 0.0
+
+    def perf_counter(self) -> float:
+        return self._now
+
+    def process_time(self) -> float:
+        return self._computed
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+    def compute(self, seconds: float) -> None:
+        self._now += seconds
+        self._computed += seconds
+
+
+@pytest.fixture
+def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("htsrl.envs.pace.time", clock)
+    monkeypatch.setattr(Paced, "spend", staticmethod(clock.sleep))
+    monkeypatch.setattr(Computing, "spend", staticmethod(clock.compute))
+
+
 def pace(step_seconds: float) -> Pace:
     found = pace_of(Paced(step_seconds))
     assert found is not None
     return found
 
 
+@pytest.mark.usefixtures("own_clock")
 def test_only_steps_count() -> None:
     assert not pace(0.0).is_slow("images")
     assert pace(0.003).is_slow("images")
 
 
+@pytest.mark.usefixtures("own_clock")
 def test_vectors_are_learned_from_in_less_time_than_images() -> None:
     assert not pace(0.0001).is_slow("images")
     assert pace(0.0001).is_slow("vectors")
 
 
+@pytest.mark.usefixtures("own_clock")
 def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
     env = Paced(0.3)
     found = pace_of(env)
@@ -131,6 +166,7 @@ def test_a_very_slow_one_is_not_looked_at_for_long() -> None:
     assert env.num_steps <= 2
 
 
+@pytest.mark.usefixtures("own_clock")
 @pytest.mark.parametrize(
     ("schedule", "step_seconds", "shows_images", "leaves_a_core"),
     [
@@ -173,24 +209,27 @@ def test_threads_pay_where_more_can_wait_at_once_than_there_are_cores(
 def bears_another(env: Callable[[], Paced]) -> bool:
     alone = pace_of(env())
     assert alone is not None
-    return can_share_process(env, alone, most_seconds=5.0)
+    return can_share_process(env, alone, most_seconds=60.0)
+
+
+# Of 30 ms a step: one that locks others out lets them nap 30 times a second, where a loaded machine does it 200 times.
 
 
 def test_environments_bear_one_another_unless_they_lock_others_out_or_cannot_live_on_a_thread() -> None:
-    assert bears_another(lambda: Paced(0.006))
-    assert not bears_another(lambda: Locking(0.006))
-    assert not bears_another(lambda: Attached(0.006))
+    assert any(bears_another(lambda: Paced(0.03)) for _ in range(3)), "unless others have all cores three times"
+    assert not bears_another(lambda: Locking(0.03))
+    assert not bears_another(lambda: Attached(0.03))
 
 
 def test_environments_that_meddle_with_one_another_are_found_out() -> None:
-    assert not bears_another(lambda: Meddling(0.006))
+    assert not bears_another(lambda: Meddling(0.03))
 
 
 def test_an_environment_that_hangs_on_a_thread_is_not_waited_for() -> None:
-    start = time.monotonic()
     alone = Pace(0.006, 0.01, look_seconds=0.1, seen=())
     assert not can_share_process(lambda: Stuck(0.006), alone, most_seconds=0.5)
-    assert time.monotonic() - start < STUCK_SECONDS
+    assert Stuck.was_freed is None, "it hangs still"
+    Stuck.freed.set()
 
 
 @pytest.mark.parametrize(
@@ -199,8 +238,6 @@ def test_an_environment_that_hangs_on_a_thread_is_not_waited_for() -> None:
         (Paced, Placement(), True),
         (Computing, Placement(), False),
         (Locking, Placement(), False),
-        (Attached, Placement(), False),
-        (Meddling, Placement(), False),
         (Paced, Placement(num_executors=2), False),
         (Paced, Placement(executor_threads=False), False),
         (Paced, Placement("inline"), False),
@@ -208,8 +245,11 @@ def test_an_environment_that_hangs_on_a_thread_is_not_waited_for() -> None:
     ],
 )
 def test_environments_that_wait_step_on_threads_unless_told_otherwise(
-    env: type[Paced], placement: Placement, on_threads: bool
+    monkeypatch: pytest.MonkeyPatch, env: type[Paced], placement: Placement, on_threads: bool
 ) -> None:
+    found = Pace(0.006, cpu_share=1.0 if env is Computing else 0.01, look_seconds=0.1, seen=())
+    monkeypatch.setattr(survey, "pace_of", lambda env: found)
+    monkeypatch.setattr(survey, "can_share_process", lambda make, alone, most_seconds: env is not Locking)
     with single_threaded():
         blueprint = draw_blueprint(Config(Experiment(env, env_args={"step_seconds": 0.006}, num_envs=32), placement))
     assert blueprint.on_threads is on_threads

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from htsrl import A2C, Experiment
 from htsrl.cli.main import main
 from htsrl.envs.check.claims import Barrier, StepTime, bound_steps_per_second
+from htsrl.envs.toy import Sleeping
 from htsrl.planning.measure import StepCosts, measure
 from htsrl.planning.model import Layout, best, changes, predict
 from htsrl_bench.simulations import simulate_hts_steps_per_second
@@ -62,19 +63,24 @@ def test_on_threads_the_slowest_is_waited_for_as_claim_1_says_and_less_under_hts
     assert best(HTS, WAITS, cores=2)[0].layout.on_threads
 
 
-def test_steps_that_wait_are_not_waited_for_longer_than_asked() -> None:
+def test_steps_that_wait_are_not_waited_for_longer_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(self: Sleeping, action: Any) -> Any:
+        steps.append(action)
+        return step(self, action)
+
+    steps, step = list[Any](), Sleeping.step
+    monkeypatch.setattr(Sleeping, "step", counted)
     experiment = Experiment(
         "htsrl/Sleeping-v0", {"mean_seconds": 0.01, "law": "constant"}, imports=("htsrl.envs.toy",), algorithm=A2C(),
         num_envs=64, sync_interval=20,
     )  # fmt: skip
-    begin = time.monotonic()
 
     costs = measure(experiment, seconds=0.1)
 
-    assert time.monotonic() - begin < 5.0  # two updates are 2,560 steps, 26 s in turn
+    assert 64 <= len(steps) < 500  # two updates are 2,560
     assert costs.waits
-    assert costs.simulator_wall == pytest.approx(0.01, rel=0.5)
-    assert costs.collecting < 0.001
+    assert costs.simulator_wall > 0.0099
+    assert costs.collecting < costs.simulator_wall / 2, "of the CPU, and who waits uses none"
 
 
 def test_what_would_help_is_named_with_its_gain() -> None:

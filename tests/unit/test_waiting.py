@@ -29,10 +29,13 @@ from htsrl.roles.threaded_executor import ThreadedExecutor
 class Counting(gymnasium.Env[Any, Any]):
     """Shows the step; an episode is 6 steps long, and fails or hangs at a step that it is told."""
 
-    def __init__(self, fails_at: int | None = None, hangs_at: int | None = None, fails_in: int = 1) -> None:
+    def __init__(
+        self, fails_at: int | None = None, hangs_at: int | None = None, fails_in: int = 1, hang_seconds: float = 0.5
+    ) -> None:
         self.observation_space = spaces.Box(-10, 10, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
         self._fails_at, self._hangs_at, self._fails_in = fails_at, hangs_at, fails_in
+        self._hang_seconds = hang_seconds
         self._episode = 0
 
     def _begin(self, seed: int | None) -> Any:
@@ -54,7 +57,7 @@ class Counting(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         if self._step + 1 == self._hangs_at and self._episode == self._fails_in:
-            time.sleep(0.4)
+            time.sleep(self._hang_seconds)
         return self._go_on()
 
 
@@ -87,7 +90,9 @@ class Async(Counting):
         return self._begin(seed)
 
     async def step(self, action: Any) -> Any:  # type: ignore[override]
-        await asyncio.sleep(0.5 if self._step + 1 == self._hangs_at and self._episode == self._fails_in else 0)
+        await asyncio.sleep(
+            self._hang_seconds if self._step + 1 == self._hangs_at and self._episode == self._fails_in else 0
+        )
         return self._go_on()
 
 
@@ -114,10 +119,10 @@ def test_coroutines_are_awaited_below_gymnasiums_wrappers() -> None:
 
 @pytest.mark.parametrize("env", [Counting, Async])
 def test_a_call_beyond_its_deadline_fails(env: type[Counting]) -> None:
-    made = make_env(env, {"hangs_at": 2}, (), Deadlines(step_seconds=0.05))
+    made = make_env(env, {"hangs_at": 2, "hang_seconds": 600.0}, (), Deadlines(step_seconds=1.0))
     made.reset(seed=1)
-    made.step(0)
-    with pytest.raises(TimeoutError, match=r"step\(\) took longer than step_deadline_seconds=0.05"):
+    made.step(0)  # a loaded machine has a second for it
+    with pytest.raises(TimeoutError, match=r"step\(\) took longer than step_deadline_seconds=1"):
         made.step(0)
     made.close()
 
