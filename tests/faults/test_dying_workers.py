@@ -78,7 +78,9 @@ def test_an_environment_that_fails_once_is_brought_back_and_the_bits_are_the_sam
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = train_with(tmp_path, fault, once="it_happened", deadline_seconds=3.0 if fault == "hang" else 20.0)
+    result = train_with(
+        tmp_path, fault, once="it_happened", deadline_seconds=patience(3.0 if fault == "hang" else 20.0)
+    )
     assert Path("it_happened").exists()
     assert result.restarts == 1
     assert result.digest == undisturbed(tmp_path)
@@ -87,10 +89,12 @@ def test_an_environment_that_fails_once_is_brought_back_and_the_bits_are_the_sam
 def test_an_environment_that_hangs_again_ends_the_run_with_its_stack_and_what_led_there(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    seconds = patience(2.0)
     with pytest.raises(EnvironmentFailure) as failure:
-        train_with(tmp_path, "hang", deadline_seconds=2.0)
+        train_with(tmp_path, "hang", deadline_seconds=seconds)
     assert re.match(
-        r"environment 0 of executor 0 with actor 0 \(pid \d+\) got nowhere for deadline_seconds=2; it was in\n",
+        r"environment 0 of executor 0 with actor 0 \(pid \d+\) got nowhere for "
+        rf"deadline_seconds={re.escape(f'{seconds:g}')}; it was in\n",
         str(failure.value),
     )
     assert re.search(r'fault_envs.py", line \d+ in _go_wrong', str(failure.value))
@@ -204,6 +208,6 @@ def test_an_environment_that_takes_long_to_be_brought_back_is_not_taken_to_hang(
     """Its single steps are quick enough; there are many of them to be played again."""
     monkeypatch.chdir(tmp_path)
     slow: dict[str, Any] = {"step_seconds": 0.05, "total_steps": 160, "fault_step": 150}
-    result = train_with(tmp_path, "raise", once="it_happened", deadline_seconds=4.0, **slow)
+    result = train_with(tmp_path, "raise", once="it_happened", deadline_seconds=patience(4.0), **slow)
     assert result.restarts == 1
     assert result.digest == undisturbed(tmp_path, total_steps=160)

@@ -25,18 +25,19 @@ from htsrl.metrics import gauges
 from htsrl.metrics.gauges import Counters
 from htsrl.metrics.progress import open_progress
 
-gauges.GAUGE_SECONDS = 0.0
-now, spent = time.monotonic(), np.ones(16)
+gauges.GAUGE_SECONDS = 0.5
+now, spent = 0.0, np.ones(16)
+gauges.monotonic = lambda: now
 spent[7] = 31.0
 
 def read():
-    elapsed = time.monotonic() - now
-    return Counters({"executor": 0.5 * elapsed, "learner": 0.75 * elapsed}, spent * elapsed / 16)
+    return Counters({"executor": 0.5 * now, "learner": 0.75 * now}, spent * now / 16)
 
 shown = open_progress("live", 100_000, "CartPole-v1", read)
 for step in range(0, 4000, 500):
     shown.update(step, {"rollout/ep_rew_mean": float(step), "time/fps": 1000.0, "hts/lag": 1.0})
     time.sleep(0.13)
+    now += 1.0
 shown.note("restarts", "1")
 shown.note("checkpoint", "of update 3 at 12:00")
 shown.note("eval", "return 7.0 at 2,000 steps")

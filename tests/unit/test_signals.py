@@ -128,7 +128,7 @@ time.sleep(60)
         time.sleep(0.2)
         assert youngest.is_running()
         middle.kill()
-    gone, _ = psutil.wait_procs([youngest], timeout=2.0)
+    gone, _ = psutil.wait_procs([youngest], timeout=30.0)
     assert gone or youngest.status() == psutil.STATUS_ZOMBIE
 
 
