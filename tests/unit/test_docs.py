@@ -128,7 +128,11 @@ def test_the_site_has_every_document() -> None:
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
 
-def test_every_test_that_a_document_names_exists() -> None:
-    named = {name for document in DOCUMENTS for name in re.findall(r"\b(\w+/test_\w+\.py)", document.read_text())}
-    assert len(named) > 10
-    assert [name for name in sorted(named) if not (ROOT / "tests" / name).exists()] == []
+SOURCES = [ROOT, *(ROOT / place for place in ("tests", "htsrl", "htsrl/algorithms"))]
+"""Where a path that a document names may begin."""
+
+
+@pytest.mark.parametrize("document", LINKED, ids=lambda document: str(document.relative_to(ROOT)))
+def test_every_source_that_a_document_names_exists(document: Path) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]+\.py)\b", document.read_text()))
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in SOURCES)] == []
