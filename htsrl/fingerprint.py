@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import xxhash
+from htsrl.source_hashes import in_one
 
 Hashes = Mapping[str, str]
 UNKNOWN = "unknown"
@@ -87,12 +87,12 @@ def _code_lines(mine: Hashes | None, theirs: Hashes | None) -> Iterator[str]:
     """One line, which names the parts that differ."""
     if mine == theirs:
         return
-    line = f"code of htsrl: {_in_one(mine)} / {_in_one(theirs)}"
+    line = f"code of htsrl: {_known(mine)} / {_known(theirs)}"
     if mine is not None and theirs is not None:
         parts = sorted(part for part in mine.keys() | theirs.keys() if mine.get(part) != theirs.get(part))
         line += f" (it differs in {', '.join(parts)})"
     yield line
 
 
-def _in_one(hashes: Hashes | None) -> str:
-    return UNKNOWN if hashes is None else xxhash.xxh3_64_hexdigest(repr(sorted(hashes.items())).encode())
+def _known(hashes: Hashes | None) -> str:
+    return UNKNOWN if hashes is None else in_one(hashes)

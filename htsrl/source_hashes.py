@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import xxhash
@@ -86,6 +87,11 @@ def code_hashes(package: Path = Path(__file__).parent) -> dict[str, str]:
             hasher.update(f"{place.as_posix()}\0".encode())
             hasher.update(source_hash(path).encode())
     return {part: hasher.hexdigest() for part, hasher in sorted(hashers.items())}
+
+
+def in_one(hashes: Mapping[str, str]) -> str:
+    """A single hash of all of them, as `resume`, `compare` and records show it."""
+    return xxhash.xxh3_64_hexdigest(repr(sorted(hashes.items())).encode())
 
 
 def source_hash(path: Path) -> str:

@@ -110,7 +110,7 @@ def tables(lags: Sequence[int], learned: Sequence[Learned], episodes: int) -> li
         "rollouts are made by the initial policy."
     )
     commands = Table(
-        ["way", "seed", "mean over run", "score", "command", "digest", "commit"],
+        ["way", "seed", "mean over run", "score", "command", "digest", "commit", "code"],
         [
             [
                 run.way,
@@ -118,8 +118,7 @@ def tables(lags: Sequence[int], learned: Sequence[Learned], episodes: int) -> li
                 f"{run.mean_over_run:.4g}",
                 f"{run.score:.4g}",
                 f"`{run.command}`",
-                f"`{run.digest}`",
-                run.commit or "unknown",
+                *run.origin,
             ]
             for run in learned
         ],

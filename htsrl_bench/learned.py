@@ -33,6 +33,13 @@ class Learned:
     mean_over_run: float
     """Of the whole curve, of which a record has fewer points."""
     curve: Curve
+    code: str | None = None
+    """Hash of the sources of htsrl that can change bits; None where nobody knows."""
+
+    @property
+    def origin(self) -> list[str]:
+        """Digest, commit and code, as tables show them."""
+        return [f"`{self.digest}`", self.commit or "unknown", self.code or "unknown"]
 
     def document(self) -> dict[str, Any]:
         return {**asdict(self), "curve": thinned(self.curve)}

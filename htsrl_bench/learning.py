@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Protocol
 
 from htsrl.checkpoint.files import holds_any
@@ -18,6 +19,7 @@ from htsrl.metrics.progress import Mode, resolved
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.lock import RunLock
 from htsrl.runs.resume import resume
+from htsrl.source_hashes import in_one
 from htsrl.statistics.curve import mean_over
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
@@ -106,9 +108,16 @@ class Learning:
                 commit=commit and f"{commit}{changed}",
                 mean_over_run=mean_over(curve),
                 curve=curve,
+                code=_code_of(run_dir),
             )
             self.finished.put(name, config, learned)
         return learned
+
+
+def _code_of(run_dir: Path) -> str | None:
+    """Of the last part of the run, if others went before."""
+    hashes = RunFolder(run_dir).fingerprint().code
+    return hashes and in_one(hashes)
 
 
 def train_or_go_on(config: Config) -> bool:
@@ -160,8 +169,8 @@ def tables(goal: float, learned: Sequence[Learned]) -> list[Table]:
         [note, *_on_sb3(learned), *Verdict.of(goal, learned).sentences()],
     )
     commands = Table(
-        ["way", "seed", "command", "digest", "commit"],
-        [[run.way, f"{run.seed}", f"`{run.command}`", f"`{run.digest}`", run.commit or "unknown"] for run in learned],
+        ["way", "seed", "command", "digest", "commit", "code"],
+        [[run.way, f"{run.seed}", f"`{run.command}`", *run.origin] for run in learned],
     )
     return [scores, commands]
 

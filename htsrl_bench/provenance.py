@@ -1,4 +1,4 @@
-"""What a measurement depends on besides its settings: machine, versions, commit. Nothing that tells whose machine."""
+"""What a measurement depends on besides its settings: machine, versions, code. Nothing that tells whose machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import htsrl
+from htsrl.source_hashes import code_hashes, in_one
 
 PACKAGES = ("torch", "numpy", "gymnasium")
 GIBIBYTE = 2**30
@@ -27,6 +28,8 @@ class Provenance:
     versions: dict[str, str]
     commit: str | None
     """None where htsrl was not run from its repository."""
+    code: str
+    """Hash of the sources of htsrl that can change bits."""
 
     @classmethod
     def take(cls) -> Provenance:
@@ -41,13 +44,14 @@ class Provenance:
                 "htsrl": htsrl.__version__,
             },
             commit=current_commit(),
+            code=in_one(code_hashes()),
         )
 
     def lines(self) -> list[str]:
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         return [
             f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB; load before the start {self.load_average:g}",
-            f"{versions}; commit {self.commit or 'unknown'}",
+            f"{versions}; commit {self.commit or 'unknown'}, code of htsrl {self.code}",
         ]
 
 

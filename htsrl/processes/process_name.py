@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 LETTERS_OF_A_NAME = 15
-"""That the kernel keeps."""
+"""How many of a process's name the kernel keeps."""
 
 
 def name_this_process(name: str) -> None:
-    """Its first letters."""
+    """Show this name; the kernel cuts it after LETTERS_OF_A_NAME letters."""
     try:
         Path("/proc/self/comm").write_text(name)
     except OSError:
@@ -17,7 +17,7 @@ def name_this_process(name: str) -> None:
 
 
 def name_of_process(pid: int) -> str:
-    """Empty for one that is gone."""
+    """The name that is shown; empty for a process that is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
     except OSError:

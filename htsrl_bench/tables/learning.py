@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from htsrl.config import Placement
 from htsrl.errors import ConfigError
@@ -25,18 +27,20 @@ from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, publish
 from htsrl_bench.tasks import QUICK_TASKS, TASKS, Task
 from htsrl_bench.verdict import Verdict
+from htsrl_bench.ways import WAYS
+
+WAYS_HELP = (
+    f"In which ways: {', '.join(WAYS)}; lag-K is hts with a lag of K; {SB3} is Stable-Baselines3's SAC with the same "
+    f"settings, for {', '.join(OFF_POLICY)}."
+)
 
 
 @dataclass(frozen=True)
 class LearningTable:
     """Learning curves under hts, sync and others, several seeds each, with the commands that repeat them."""
 
-    tasks: tuple[str, ...] = QUICK_TASKS
-    """Which tasks; football-empty-goal-close, pong-ppo and pong-a2c are others."""
-    ways: tuple[str, ...] = ("hts", "sync")
-    """In which ways: hts, sync, async, and with another correction of the lag hts-importance, hts-vtrace,
-    hts-uncorrected, async-importance, async-uncorrected; lag-K is hts with a lag of K; sb3 is Stable-Baselines3's SAC
-    with the same settings, for the tasks of SAC."""
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"Which tasks: {', '.join(TASKS)}.")] = QUICK_TASKS
+    ways: Annotated[tuple[str, ...], tyro.conf.arg(help=WAYS_HELP)] = ("hts", "sync")
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
     """A run in each way for every seed."""
     placement: Literal["inline", "processes"] = "processes"

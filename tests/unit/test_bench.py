@@ -24,6 +24,7 @@ from htsrl.config import Config, Experiment, Network, Placement
 from htsrl.config.command_line import train_command
 from htsrl.envs.check.claims import StepTime
 from htsrl.errors import ConfigError
+from htsrl.source_hashes import code_hashes, in_one
 from htsrl_bench import keeping, restart
 from htsrl_bench.command_line import bench_command
 from htsrl_bench.live_run import Update, rate
@@ -55,6 +56,8 @@ def test_a_record_holds_what_a_reader_needs_to_judge_and_repeat_it(tmp_path: Pat
     assert document["cores"] >= 1
     assert document["memory_gib"] > 0
     assert set(document["versions"]) == {"python", "torch", "numpy", "gymnasium", "htsrl"}
+    assert document["code"] == in_one(code_hashes())
+    assert f", code of htsrl {document['code']}\n" in path.with_suffix(".md").read_text()
     assert path.name == "sleeping.json"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"])
     assert f"- {document['date']}\n" in path.with_suffix(".md").read_text()

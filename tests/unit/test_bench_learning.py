@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Annotated, get_origin, get_type_hints
 
 import pytest
 from terminal_run import run_on_terminal, screen_after
@@ -20,6 +21,7 @@ from htsrl.config import Config, Experiment, Placement
 from htsrl.errors import ConfigError, HtsrlError, RunFolderError
 from htsrl.roles.rollout_finisher import RolloutFinisher
 from htsrl.runs.lock import RunLock
+from htsrl.source_hashes import code_hashes, in_one
 from htsrl.statistics.curve import mean_over
 from htsrl.train import train
 from htsrl_bench.announcer import Announcer
@@ -27,9 +29,11 @@ from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import MAX_POINTS, Learned
 from htsrl_bench.learning import Learning, train_or_go_on
 from htsrl_bench.peers import sb3_learning
+from htsrl_bench.peers.sb3_learning import SB3
 from htsrl_bench.tables.learning import LearningTable
 from htsrl_bench.tasks import TASKS, Task
 from htsrl_bench.verdict import Verdict
+from htsrl_bench.ways import WAYS
 
 REPOSITORY = Path(next(iter(htsrl.__path__))).parent
 
@@ -136,6 +140,7 @@ json.dump(found, open("learned.json", "w"))
 def test_bench_learning_trains_evaluates_and_draws(tmp_path: Path) -> None:
     script = """
 from htsrl_bench.tasks import TASKS, Task
+from htsrl_bench.ways import WAYS
 from htsrl.cli.main import main
 from htsrl.algorithms.a2c import A2C
 from htsrl.config import Experiment
@@ -209,6 +214,7 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert resumed.score == undisturbed.score
     assert made == [*range(8), *range(7, TINY.experiment.num_intervals)]
     assert resumed.commit is None or resumed.commit.endswith(", begun before")
+    assert resumed.code == undisturbed.code == in_one(code_hashes())
     assert [path.name for path in tmp_path.iterdir()] == ["tiny-hts-seed-1.json"]
 
 
@@ -217,6 +223,7 @@ from htsrl_bench.announcer import Announcer
 from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learning import Learning
 from htsrl_bench.tasks import TASKS, Task
+from htsrl_bench.ways import WAYS
 from htsrl.algorithms.a2c import A2C
 from htsrl.config import Experiment, Placement
 
@@ -247,6 +254,7 @@ def test_a_run_that_left_nothing_begins_anew(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_in_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
     script = """
 from pathlib import Path
+from typing import Annotated, get_origin, get_type_hints
 from htsrl_bench.learning import train_or_go_on
 from htsrl.algorithms.a2c import A2C
 from htsrl.config import Config, Experiment, Placement
@@ -308,3 +316,10 @@ def _python(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
     command = [sys.executable, "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_its_help_names_every_task_and_way() -> None:
+    hints = get_type_hints(LearningTable, include_extras=True)
+    told = {name: str(hint.__metadata__) for name, hint in hints.items() if get_origin(hint) is Annotated}
+    assert [task for task in TASKS if task not in told["tasks"]] == []
+    assert [way for way in [*WAYS, "lag-K", SB3] if way not in told["ways"]] == []

@@ -46,9 +46,9 @@ class Minibatch:
     actions: Tensor
     behaviour_log_probs: Tensor
     log_probs: Tensor
-    """Of the policy that the clip is around."""
+    """Log-probabilities under the clip's centre policy."""
     values: Tensor
-    """Of the same."""
+    """Values of the clip's centre policy."""
     advantages: Tensor
     returns: Tensor
 
@@ -112,9 +112,9 @@ class PPOTargets(NamedTuple):
     advantages: Tensor
     returns: Tensor
     log_probs: Tensor
-    """Of the policy that the clip is around, where that is not the one that acted."""
+    """Log-probabilities under the clip's centre policy, where that is not the one that acted."""
     values: Tensor
-    """Of the same policy."""
+    """Values of the clip's centre policy, where that is not the one that acted."""
 
 
 class PPOObjective(BatchObjective[PPOTargets]):
