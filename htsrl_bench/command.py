@@ -27,7 +27,7 @@ from htsrl_bench.tables.offline import OfflineTable
 from htsrl_bench.tables.plan import PlanTable
 from htsrl_bench.tables.reactor import ReactorTable
 from htsrl_bench.tables.recurrent import RecurrentTable
-from htsrl_bench.tables.replay import ReplayTable
+from htsrl_bench.tables.replay_buffer import ReplayBufferTable
 from htsrl_bench.tables.report import ReportTable
 from htsrl_bench.tables.restart import RestartTable
 from htsrl_bench.tables.runs import RunsTable
@@ -70,7 +70,7 @@ class Bench:
         | Annotated[ChaosTable, tyro.conf.subcommand("chaos")]
         | Annotated[PlanTable, tyro.conf.subcommand("plan")]
         | Annotated[OfflineTable, tyro.conf.subcommand("offline")]
-        | Annotated[ReplayTable, tyro.conf.subcommand("replay")]
+        | Annotated[ReplayBufferTable, tyro.conf.subcommand("replay-buffer")]
         | Annotated[RestartTable, tyro.conf.subcommand("restart")]
         | Annotated[KeepingTable, tyro.conf.subcommand("keeping")]
         | Annotated[IslandsTable, tyro.conf.subcommand("islands")]

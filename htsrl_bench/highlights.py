@@ -296,7 +296,7 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "plan": _plan,
     "staleness": _staleness,
     "system": _own,
-    "replay": _own,
+    "replay-buffer": _own,
     "offline": _own,
     "language": _own,
 }

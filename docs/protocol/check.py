@@ -86,7 +86,7 @@ SEEDED = (
     Check("run", SMALL, "SEEDED_COUNT_FIRST"),
     Check("run", SMALL, "SEEDED_CAPSULE_LAST"),
     Check("run", SMALL, "SEEDED_STORAGE_TOO_EARLY"),
-    Check("run", SMALL, "SEEDED_NO_GREETING"),
+    Check("run", SMALL, "SEEDED_NO_HANDSHAKE"),
     Check("run", SMALL, "SEEDED_NO_PUBLISHING_FOR_THE_DEAD"),
     Check("run", SMALL, "SEEDED_NO_LAST_LISTENING"),
     Check("run", SMALL, "SEEDED_ONE_SLOT_LESS"),

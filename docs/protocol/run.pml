@@ -70,14 +70,14 @@
 #define MAY_BEGIN(rollout) (published_version >= ACTING_VERSION(rollout))
 #endif
 
-/* Tickets: exchange.Tickets.to_act, for_value, greeting. */
+/* Tickets: exchange.Tickets.to_act, for_value, handshake. */
 #define TO_ACT(rollout, row) (2 * ((rollout) * ROWS + (row)) + 2)
 #define FOR_VALUE(rollout, row) (TO_ACT(rollout, row) - 1)
 #define ROLLOUT_OF(ticket) (((ticket) - 1) / 2 / ROWS)
 #define TICKET_ROW(ticket) (((ticket) - 1) / 2 % ROWS)
 #define IS_FOR_VALUE(ticket) ((ticket) > 0 && (ticket) % 2 == 1)
 #define LESS(a, b) ((a) < (b) -> (a) : (b))
-#define GREETING(request, answer) (LESS(LESS(request, answer), 0) - 1)
+#define HANDSHAKE(request, answer) (LESS(LESS(request, answer), 0) - 1)
 
 /* Shared memory. */
 short requests[ENVS], answers[ENVS];
@@ -148,11 +148,11 @@ proctype executor(byte me) {
 			:: else
 			fi
 		}
-		/* EnvRunner._greet */
-#ifndef SEEDED_NO_GREETING
+		/* EnvRunner._begin_handshake */
+#ifndef SEEDED_NO_HANDSHAKE
 		if
 		:: rollout < ROLLOUTS && requests[me] != 0 ->
-			requests[me] = GREETING(requests[me], answers[me]);
+			requests[me] = HANDSHAKE(requests[me], answers[me]);
 			(answers[me] == requests[me])
 		:: else
 		fi;
@@ -317,7 +317,7 @@ proctype actor() {
 		}
 		asked[1] = (IS_READY(1) -> requests[1] : 0);
 		do
-		/* Actor.advance: greetings are copied */
+		/* Actor.advance: handshakes are copied */
 		:: d_step { asked[0] < 0 -> answers[0] = asked[0]; asked[0] = 0 }
 		:: d_step { asked[0] >= 0 && asked[1] < 0 -> answers[1] = asked[1]; asked[1] = 0 }
 		:: d_step { asked[0] >= 0 && asked[1] >= 0 && (asked[0] > 0 || asked[1] > 0) -> choose_group(); read_group() }

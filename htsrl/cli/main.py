@@ -19,6 +19,7 @@ from htsrl.cli.folder import CodeFlags, VersionFlags, find_modules_here
 from htsrl.cli.help import show_help
 from htsrl.cli.resume import Resume, resume_defaults
 from htsrl.cli.train import Repeatable, parse_env_arg, print_info, train_defaults
+from htsrl.config.old_names import note_old_name
 from htsrl.digest import read_links
 from htsrl.errors import ConfigError, HtsrlError
 from htsrl.evaluate import evaluate
@@ -163,6 +164,9 @@ def _parse(arguments: Sequence[str]) -> Command:
     """The command asked for; `train` has the flags of the algorithm that is asked for with it."""
     if list(arguments) == ["--version"]:
         return _Version()
+    if list(arguments[:2]) == ["bench", "replay"]:
+        note_old_name("the command line", "bench replay", "bench replay-buffer")
+        arguments = ["bench", "replay-buffer", *arguments[2:]]
     wants_all = "--help-all" in arguments
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
     # Other commands have an --algo of their own.

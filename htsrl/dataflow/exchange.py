@@ -4,8 +4,8 @@ An executor that has written an observation into a storage writes a *ticket* int
 that serves the environment writes its answer into the storage and then the same ticket into `answers[env]`.
 Every word has one writer, so whatever process is killed, the words say what is left to do. They only grow, except that
 an environment that was brought back asks once more for what it had asked for in the rollout that it makes again. Before
-that it *greets*, with a ticket below zero that its actor only copies: once that is answered, no answer to the executor
-that died can be under way any more.
+that comes a *handshake*, a ticket below zero that its actor only copies: once that is answered, no answer to the
+executor that died can be under way any more.
 A word is written after the data that it announces, and x86-64 shows others the two in that order. Machines with a
 weaker memory order (ARM) would need a fence here.
 """

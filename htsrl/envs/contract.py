@@ -20,7 +20,7 @@ from htsrl.envs.team import Info, Team
 from htsrl.errors import ConfigError, RuleBroken
 
 CHECKED_STEPS = 5
-Seen = tuple[Any, Info]
+Outcome = tuple[Any, Info]
 OLD_API = (
     "that is the old Gym's API: let reset return (obs, info) and step return (obs, reward, terminated, truncated, "
     "info), or convert the environment with the package shimmy"
@@ -77,7 +77,7 @@ def _space(name: str, env: gymnasium.Env[Any, Any], attribute: str) -> spaces.Sp
     return space  # type: ignore[no-any-return]
 
 
-def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any], seed: int) -> Seen:
+def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any], seed: int) -> Outcome:
     call = f"reset(seed={seed})"
     with _blaming(name, call):
         result: Any = env.reset(seed=seed)
@@ -92,7 +92,7 @@ def _check_reset(name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[An
     return observation, info
 
 
-def _check_step(name: str, env: gymnasium.Env[Any, Any], action: Any, space: spaces.Space[Any]) -> tuple[Seen, bool]:
+def _check_step(name: str, env: gymnasium.Env[Any, Any], action: Any, space: spaces.Space[Any]) -> tuple[Outcome, bool]:
     """What was seen, and whether the step ended the episode."""
     call = f"step({_short(action)})"
     with _blaming(name, call):

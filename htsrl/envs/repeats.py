@@ -18,10 +18,10 @@ from htsrl.envs.check.calls import Call, Console, Difference, first_difference
 from htsrl.envs.state import saves_its_state
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
-MOST_STEPS = 32
-MOST_SECONDS = 0.25
+MAX_STEPS = 32
+MAX_SECONDS = 0.25
 """Of steps of the first environment; the second takes as many. Slow ones are looked at for fewer."""
-MOST_MAKE_SECONDS = 0.5
+MAX_MAKE_SECONDS = 0.5
 """An environment that takes longer to make is left to `check-env`: two more would be noticed."""
 SEED, OTHER_SEED, OTHER_STEPS = 0, 1, 8
 
@@ -51,10 +51,10 @@ def warn_unless_it_repeats(make_env: MakeEnv, identity: str | None = None) -> No
 def _first_difference(make_env: MakeEnv) -> Difference | None:
     begin = time.perf_counter()
     with closing(make_env()) as env:
-        if time.perf_counter() - begin > MOST_MAKE_SECONDS:
+        if time.perf_counter() - begin > MAX_MAKE_SECONDS:
             raise TimeoutError("nothing was looked at, and nothing is remembered")
         _seed_global_generators(1)
-        ours = _play(env, MOST_STEPS)
+        ours = _play(env, MAX_STEPS)
     with closing(make_env()) as env:
         _seed_global_generators(2)
         if not saves_its_state(env):  # those may go on over resets, as Atari's lives do
@@ -68,7 +68,7 @@ def _play(env: gymnasium.Env[Any, Any], num_steps: int) -> list[Call]:
     begin = time.perf_counter()
     for answer in Console(env).play(0, SEED, num_steps):
         calls.append(answer.call)
-        if num_steps == MOST_STEPS and time.perf_counter() - begin > MOST_SECONDS:
+        if num_steps == MAX_STEPS and time.perf_counter() - begin > MAX_SECONDS:
             break
     return calls
 

@@ -28,7 +28,7 @@ def test_a_ticket_gives_back_its_rollout_row_and_kind(num_steps: int, rollout: i
 
 
 @given(st.integers(-100, 100), st.integers(-100, 100))
-def test_a_greeting_asks_for_nothing(request: int, answer: int) -> None:
+def test_a_handshake_asks_for_nothing(request: int, answer: int) -> None:
     handshake = Tickets.handshake(request, answer)
     assert Tickets.is_handshake(handshake)
     assert not Tickets.is_for_value(handshake)

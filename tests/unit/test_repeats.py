@@ -74,8 +74,8 @@ def test_a_run_looks_unless_told_not_to(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "MOST_MAKE_SECONDS", math.inf)
-    monkeypatch.setattr(repeats, "MOST_SECONDS", math.inf)
+    monkeypatch.setattr(repeats, "MAX_MAKE_SECONDS", math.inf)
+    monkeypatch.setattr(repeats, "MAX_SECONDS", math.inf)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_each_version_of_an_environment_is_looked_at_once(empty_cache: Path) -> 
 def test_an_environment_that_was_too_slow_to_be_looked_at_is_not_remembered(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "MOST_MAKE_SECONDS", -1.0)
+    monkeypatch.setattr(repeats, "MAX_MAKE_SECONDS", -1.0)
     warn_unless_it_repeats(lambda: gymnasium.make("CartPole-v1"), "an identity")
     assert not is_known("an identity")
 

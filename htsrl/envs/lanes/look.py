@@ -20,7 +20,7 @@ from htsrl.spaces.many_actions import many_actions
 LOOK_STEPS = 5
 SEED = 0
 OUTCOMES = ("rewards", "terminated", "truncated")
-Seen = list[tuple[Rows, LaneOutcome]]
+Played = list[tuple[Rows, LaneOutcome]]
 
 
 class LaneLook(NamedTuple):
@@ -78,7 +78,9 @@ def warn_unless_lane_repeats(experiment: Experiment) -> None:
         )
 
 
-def play(simulator: LaneSimulator, interface: Interface, num_steps: int, begin: bool = True, seed: int = SEED) -> Seen:
+def play(
+    simulator: LaneSimulator, interface: Interface, num_steps: int, begin: bool = True, seed: int = SEED
+) -> Played:
     """A few steps with random actions, from a reset, or from where it stands."""
     rows, seen = interface.empty_rows(simulator.num_envs), list[tuple[Rows, LaneOutcome]]()
     actions, to_envs = np.random.default_rng(seed), many_actions(interface.actions)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from htsrl.envs.puzzles.arguments import require
 
 Info = dict[str, Any]
-Seen = dict[str, Any]
+Observation = dict[str, Any]
 
 CAMERA_SIZE = 12
 CRATE_SIZE = 2
@@ -23,7 +23,7 @@ DIRECTIONS = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
 """Of the hook along (column, row), by gear."""
 
 
-class Crane(gymnasium.Env[Seen, dict[str, Any]]):
+class Crane(gymnasium.Env[Observation, dict[str, Any]]):
     """At every step there is a new crate, to be reached, gripped and lit as the instruments say.
 
     Observation: "camera", 12x12x1 bytes with the crate as a white square of 2x2; "state", the gear and the hook's place
@@ -55,7 +55,7 @@ class Crane(gymnasium.Env[Seen, dict[str, Any]]):
         )
         self._length = length
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Seen, Info]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observation, Info]:
         super().reset(seed=seed)
         self._steps = 0
         self._hook: NDArray[np.float64] = self.np_random.uniform(-1.0, 1.0, 2)
@@ -64,13 +64,13 @@ class Crane(gymnasium.Env[Seen, dict[str, Any]]):
         self._gears = self.np_random.integers(len(DIRECTIONS), size=rounds)
         self._switches = self.np_random.integers(2, size=(rounds, 3), dtype=np.int8)
         self._dials = self.np_random.integers(DIALS, size=(rounds, 2))
-        return self._seen(), {}
+        return self._observation(), {}
 
-    def step(self, action: dict[str, Any]) -> tuple[Seen, float, bool, bool, Info]:
+    def step(self, action: dict[str, Any]) -> tuple[Observation, float, bool, bool, Info]:
         reward = (self._grip_score(action["grip"]) + self._lamps_score(action["lamps"])) / 3
         reward += self._move_score(action["move"]) / 3
         self._steps += 1
-        return self._seen(), reward, False, self._steps == self._length, {}
+        return self._observation(), reward, False, self._steps == self._length, {}
 
     def _grip_score(self, grip: Any) -> float:
         return float(int(grip) == int(self._dials[self._steps].sum()) % NUM_GRIPS)
@@ -85,7 +85,7 @@ class Crane(gymnasium.Env[Seen, dict[str, Any]]):
         crate = 2 * self._crates[self._steps] / (CRATE_PLACES - 1) - 1
         return 1.0 - float(np.abs(self._hook - crate).sum()) / 4
 
-    def _seen(self) -> Seen:
+    def _observation(self) -> Observation:
         column, row = self._crates[self._steps]
         camera = np.zeros((CAMERA_SIZE, CAMERA_SIZE, 1), np.uint8)
         camera[row : row + CRATE_SIZE, column : column + CRATE_SIZE] = 255

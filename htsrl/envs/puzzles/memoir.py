@@ -11,13 +11,13 @@ from gymnasium import spaces
 from htsrl.envs.puzzles.arguments import require
 
 Info = dict[str, Any]
-Seen = dict[str, Any]
+Observation = dict[str, Any]
 
 WAIT = 0
 NO_NOTE = 0
 
 
-class Memoir(gymnasium.Env[Seen, np.int64]):
+class Memoir(gymnasium.Env[Observation, np.int64]):
     """A note names the right one of `num_doors` doors; each opens for one step, and only then can it be taken.
 
     Observation: "note", the right door's number from 1 in the first observation, 0 in all others; "clock", the share of
@@ -43,23 +43,23 @@ class Memoir(gymnasium.Env[Seen, np.int64]):
         self._num_doors = num_doors
         self._length = length
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Seen, Info]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observation, Info]:
         super().reset(seed=seed)
         self._right_door = 1 + int(self.np_random.integers(self._num_doors))
         self._opens_at = self.np_random.integers(1, self._length, size=self._num_doors)
         self._steps = 0
-        return self._seen(note=self._right_door), {}
+        return self._observation(note=self._right_door), {}
 
-    def step(self, action: np.int64) -> tuple[Seen, float, bool, bool, Info]:
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, Info]:
         chosen = int(action)
         reward = 0.0
         if chosen != WAIT:
             is_open = self._opens_at[chosen - 1] == self._steps
             reward = float(chosen == self._right_door) if is_open else -1.0
         self._steps += 1
-        return self._seen(note=NO_NOTE), reward, chosen != WAIT or self._steps == self._length, False, {}
+        return self._observation(note=NO_NOTE), reward, chosen != WAIT or self._steps == self._length, False, {}
 
-    def _seen(self, note: int) -> Seen:
+    def _observation(self, note: int) -> Observation:
         mask = np.ones(self._num_doors + 1, np.int8)
         mask[1:] = self._opens_at == self._steps
         return {

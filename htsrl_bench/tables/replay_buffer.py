@@ -1,4 +1,4 @@
-"""`htsrl bench replay`."""
+"""`htsrl bench replay-buffer`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from htsrl_bench.record import Record, publish
 
 
 @dataclass(frozen=True)
-class ReplayTable:
+class ReplayBufferTable:
     """A replay buffer of many transitions: memory, time to draw from it, and what it adds to checkpoints."""
 
     capacity: int = 1_000_000
@@ -30,8 +30,8 @@ class ReplayTable:
         measured = bench.measure()
         found = replay_buffer.summaries(measured)
         record = Record(
-            name="replay",
-            command=bench_command("replay", self),
+            name="replay-buffer",
+            command=bench_command("replay-buffer", self),
             provenance=provenance,
             configs={},
             repetitions=measured,
