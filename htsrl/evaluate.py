@@ -33,8 +33,8 @@ def evaluate(
     """Play `episodes` with a run's policy: its most likely actions, or `sampled` ones.
 
     Episode i depends on the policy, the seed and i alone. `checkpoint` chooses the newest whole version, the best, or
-    version N; the run may still go on. `env_args` go before the run's. Numbers of an episode's last `info` are kept:
-    `is_success`, those that the run logs, and `log_info`. docs/security.md tells of `imports` and `trust`.
+    version N; the run may still be under way. `env_args` go before the run's. Numbers of an episode's last `info` are
+    kept: `is_success`, those that the run logs, and `log_info`. docs/security.md tells of `imports` and `trust`.
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")

@@ -1,4 +1,4 @@
-"""Runs of a benchmark that takes hours, kept one by one: what was interrupted goes on where it was."""
+"""Runs of a benchmark that takes hours, kept one by one: what was interrupted continues where it was."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FinishedRuns:
         return found
 
     def put(self, name: str, config: Config, run: Learned) -> None:
-        """In place of its folder. On a full disk the benchmark goes on, for its record still has the run."""
+        """In place of its folder. On a full disk the benchmark continues, for its record still has the run."""
         if self.folder is None:
             return
         path = self.folder / f"{name}.json"

@@ -138,7 +138,7 @@ def train_or_go_on(config: Config) -> bool:
 
 
 def has_begun(folder: RunFolder) -> bool:
-    """Whether a run left anything there to go on from; one that was killed in its first checkpoint did not."""
+    """Whether a run left anything there to continue from; one that was killed in its first checkpoint did not."""
     return folder.config_file.exists() and holds_any(folder.checkpoints_dir)
 
 

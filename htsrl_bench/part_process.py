@@ -42,7 +42,7 @@ class PartProcesses:
         self._processes = processes
 
     def measure(self, part: Part, seconds: float) -> Measured:
-        """Everybody builds it, then all begin together and go on for so long. CPU time is read, not the clock."""
+        """Everybody builds it, then all begin together and continue for so long. CPU time is read, not the clock."""
         self._tell_all(json.dumps({**asdict(part), "seconds": seconds}))
         self._hear_all()
         self._tell_all("go")

@@ -29,7 +29,7 @@ class Recorded:
     seed: int
     steps: int
     interrupted: bool
-    """Ended before its time: its command goes on, and has this digest after so many steps."""
+    """Ended before its time: its command continues, and has this digest after so many steps."""
     score: float
     """Mean return of the evaluation."""
     score_deviation: float
@@ -83,8 +83,8 @@ def table(recorded: Sequence[Recorded], episodes: int, sampled: bool) -> list[Ta
         [
             f"Score: mean true return of `htsrl eval RUN_DIR --episodes {episodes}{how}` +- the standard deviation of "
             "an episode. Training: mean true return "
-            "of the last 100 episodes before the end, with sampled actions. The command of an interrupted run goes on, "
-            "and has the digest below after as many steps.",
+            "of the last 100 episodes before the end, with sampled actions. An interrupted run's command continues "
+            "it, and has the digest below after as many steps.",
             *_over_seeds(recorded),
         ],
     )

@@ -4,8 +4,8 @@ A simulation of asynchronous training that learns from whole episodes, as system
 Environments play episode after episode, whose lengths have a heavy tail; the learner makes a version from every
 `batch_steps` steps that it is given; an episode that began more than so many versions ago is discarded when it ends. So
 what is learned from is shorter than what is played, and the longest episodes, which may be those that matter, never
-count. Under HTS a rollout is a number of steps: an episode that is unfinished at a barrier goes on in the next rollout,
-with the version that acted written beside every step, and none is discarded.
+count. Under HTS a rollout is a number of steps: an episode that is unfinished at a barrier continues in the next
+rollout, with the version that acted written beside every step, and none is discarded.
 """
 
 from __future__ import annotations

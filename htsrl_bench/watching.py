@@ -84,7 +84,7 @@ class Watched:
     repetition: int
     steps_per_second: float
     cpu_us_per_step: float
-    """Of all processes of the run but the evaluator: what else goes on, on the machine, moves it little."""
+    """Of all processes of the run but the evaluator: what else continues, on the machine, moves it little."""
     digest: str
     evaluator_cores: float
     """CPU seconds in a second of training; the evaluation of the last version, after it, is not counted."""

@@ -15,7 +15,7 @@ LAST_STEP = 11
 TERMINATES = {0: 4}
 """Agent 0 is out for good after its step 4."""
 TRUNCATED = {1: 6}
-"""Agent 1's time is up after step 6, while agent 2 goes on, and ..."""
+"""Agent 1's time is up after step 6, while agent 2 continues, and ..."""
 RETURNS = {1: 9}
 """... from step 9 on it takes part again."""
 

@@ -3,8 +3,8 @@
     theta[j+1] = theta[j] + (U(theta[j-1]) - theta[j-1]),   U: a whole update on data made by theta[j-1]
 
 The update starts where the data were made, so it is on-policy without any correction; what it has moved the parameters
-by is applied to the current ones. The optimizer's state is not delayed: it goes on from the update before, so that with
-a single gradient per update this is the delayed gradient of A2C.
+by is applied to the current ones. The optimizer's state is not delayed: it continues from the update before, so that
+with a single gradient per update this is the delayed gradient of A2C.
 """
 
 from __future__ import annotations

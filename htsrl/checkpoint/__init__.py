@@ -1,1 +1,1 @@
-"""What a run needs to go on after its processes have ended: taken at a barrier, kept in files."""
+"""What a run needs to continue after its processes have ended: taken at a barrier, kept in files."""

@@ -17,7 +17,7 @@ RETRY_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 """How often one who waits for a checkpoint looks whether more of it is written."""
 FIRST_SECONDS = 10.0
-"""Until the first, so that a run that is killed early has something to go on from."""
+"""Until the first, so that a run that is killed early has something to continue from."""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def take_cut(shared: Shared, block: SharedArrays, version: int, completed: Words | None) -> Arrays:
-    """Copy what a run needs to go on from `version` and, environment by environment, from `completed` rollouts; None is
-    wherever each stands when it is copied."""
+    """Copy what a run needs to continue from `version` and, environment by environment, from `completed` rollouts; None
+    is wherever each stands when it is copied."""
     arrays = {name: np.array(view) for name, view in _version_views(block, version, appended=False)}
     if completed is None:
         return arrays | _copies_of_moving_envs(shared, block)
@@ -45,7 +45,7 @@ def take_cut(shared: Shared, block: SharedArrays, version: int, completed: Words
 
 
 def _copies_of_moving_envs(shared: Shared, block: SharedArrays) -> Arrays:
-    """The same where environments have come as far as they have, and go on while they are copied."""
+    """The same where environments have come as far as they have, and continue while they are copied."""
     exchange, spec = shared.exchange, shared.storages.spec
     views = dict(_env_views(shared, block, range(spec.num_storages)))
     arrays = {name: np.empty_like(view) for name, view in views.items()}

@@ -113,8 +113,8 @@ def commit_checkpoint(prepared: Path) -> Path:
 
 
 def read_checkpoint(path: Path, with_rollouts: bool = True) -> Checkpoint:
-    """What was written, to the bit; CheckpointDamaged for anything else. Who does not go on from it may do without the
-    rollouts of a replay buffer, which are most of it."""
+    """What was written, to the bit; CheckpointDamaged for anything else. Who does not continue from it may do without
+    the rollouts of a replay buffer, which are most of it."""
     manifest, state = read_verified(path)
     version = manifest.document["version"]
     if path.name.removeprefix(SET_ASIDE) != f"{version:09d}":
@@ -128,7 +128,7 @@ def read_checkpoint(path: Path, with_rollouts: bool = True) -> Checkpoint:
 
 
 def newest_valid(folder: Path, warn: Callable[[str], None]) -> tuple[Path, Checkpoint] | None:
-    """The checkpoint to go on from; warns of each damaged one that is newer."""
+    """The checkpoint to continue from; warns of each damaged one that is newer."""
     for _, path in newest_first(folder):
         try:
             return path, read_checkpoint(path)
@@ -154,7 +154,7 @@ def whole_documents(folder: Path) -> Iterator[Mapping[str, Any]]:
 def prune(committed: Path, keep_last: int, best: str | None = None) -> None:
     """Keep `committed`, the `keep_last - 1` before it and `best`; remove older ones, and what killed writers left.
 
-    Newer ones stay and do not count: the run went on from before them because they are damaged, so they must not push
+    Newer ones stay and do not count: the run continued from before them because they are damaged, so they must not push
     out what is whole. For the one who commits: what this process itself has under a temporary name counts as left.
     """
     match = NAME.fullmatch(committed.name)

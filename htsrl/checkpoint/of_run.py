@@ -50,7 +50,7 @@ def newest_checkpoint_of(config: Config, block: SharedArrays, shared: Shared) ->
 def checkpoint_of(
     config: Config, block: SharedArrays, shared: Shared, version: int, completed: Words | None
 ) -> Checkpoint:
-    """None for `completed`: environments are wherever they are, and may go on while they are copied."""
+    """None for `completed`: environments are wherever they are, and may continue while they are copied."""
     episodes, goal = EpisodeMeter(rows=LearnerSlots(block).episodes(version)), config.experiment.stop_at_return
     document = {
         "version": version,

@@ -1,4 +1,4 @@
-"""`htsrl resume`: go on with a run, its placement changed or not."""
+"""`htsrl resume`: continue with a run, its placement changed or not."""
 
 from __future__ import annotations
 

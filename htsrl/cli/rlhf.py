@@ -152,9 +152,9 @@ class Rlhf:
     max_turn_length: int | None = None
     """Tokens after which a turn is cut off, and answered. None: max_completion_length, of all turns and answers."""
     turns_per_rollout: int | None = None
-    """Turns of an episode in one rollout; it goes on in the next, with the next version. None: no limit."""
+    """Turns of an episode in one rollout; it continues in the next, with the next version. None: no limit."""
     tokens_per_rollout: int | None = None
-    """Tokens that are drawn for a completion in one rollout; it goes on in the next. None: no limit."""
+    """Tokens that are drawn for a completion in one rollout; it continues in the next. None: no limit."""
     recompute_log_probs: bool | None = None
     """Let the learner compute log-probabilities of drawn tokens again. None: where generators would have others."""
     schedule: Literal["hts", "sync"] = "hts"

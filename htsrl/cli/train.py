@@ -114,7 +114,7 @@ class _TrainFlags:
     """For jobs that may be killed and begun again: start, resume what is in --run-dir, or show that it is complete."""
     seeds: Annotated[str | None, tyro.conf.arg(metavar="1..5")]
     """Train these seeds as a group, 1..5 or 1,2,7: RUN_DIR/seed-1 and so on, each the run it would be alone. The same
-    line again, with --run-dir, goes on."""
+    line again, with --run-dir, continues."""
     parallel: int | None
     """With --seeds: runs at a time. None: one per core."""
     cores: int | None

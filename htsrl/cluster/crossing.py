@@ -218,7 +218,7 @@ class Crossing:
             array[rows] = _checked(given, name, (len(rows), *array.shape[1:]), array.dtype)
 
     def seconds(self) -> Named:
-        """Of what is looked at, all that adds up over a run, so that an island that begins again goes on with it."""
+        """Of what is looked at, all that adds up over a run, so that an island that begins again continues with it."""
         return {name: array for name, array in self.watched().items() if array.dtype.kind == "f"}
 
     def put_seconds(self, given: Arrays) -> None:

@@ -35,8 +35,8 @@ class Placement:
     """Processes that take gradients, the learner among them. None: one per core, up to gradient_shards; 1 where the
     networks do not run on the CPU, or everything in one process."""
     auto_tune: bool = False
-    """Try several numbers of executors and learner workers while the run goes on, some updates each, and train on with
-    the fastest: it is stopped and resumed for each, to the same bits. Goes with placement processes."""
+    """Try several numbers of executors and learner workers while the run continues, some updates each, and train on
+    with the fastest: it is stopped and resumed for each, to the same bits. Goes with placement processes."""
     device: str = "cpu"
     """Where the networks run: cpu, cuda, cuda:1 ..."""
     nodes: int | None = None

@@ -20,7 +20,7 @@ MAX_METRICS = 400
 MAX_ODD = 5
 """Notes on metrics that are none."""
 MARK_BYTES = 64
-"""So much before the place where reading goes on is compared, to notice a file that was cut and grew again."""
+"""So much before the place where reading continues is compared, to notice a file that was cut and grew again."""
 SECONDS = "time/time_elapsed"
 
 Record = dict[str, Any]

@@ -2,9 +2,9 @@
 
 Each environment has places for a few capsules, used in turn, and as many heaps for the bytes of them. The executor
 writes the capsule that ends rollout j-1 before it counts that rollout as completed, so the newest one that counts is
-always whole. The one of a barrier stays whole until the learner has published, however far the environment may go on.
-The heaps lie behind the arrays, in the sparse part of the block's file, which takes memory only where something was
-written: nobody knows beforehand how long an episode, and so the list of its actions, will be.
+always whole. The one of a barrier stays whole until the learner has published, however far the environment may
+continue. The heaps lie behind the arrays, in the sparse part of the block's file, which takes memory only where
+something was written: nobody knows beforehand how long an episode, and so the list of its actions, will be.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Capsule:
 
 
 def num_places_for(max_lag: int | None) -> int:
-    """From a barrier, environments go on by `max_lag` rollouts, each with a capsule at its end. Where there are no
+    """From a barrier, environments continue by `max_lag` rollouts, each with a capsule at its end. Where there are no
     barriers, and at least: the newest that counts, and the one that is being written."""
     return max(max_lag or 1, 1) + 1
 

@@ -2,7 +2,7 @@
 
 Every replica turns its version u into a draft of version u+1, in its own ring, and then writes u+1 into its word of
 `drafted`. Replica 0 waits for all of them, asks the sync rule, and where that says so computes from the drafts what
-each replica goes on from, into `merged/...`; then it writes u+1 into `merged_version`, copies the results over the
+each replica continues from, into `merged/...`; then it writes u+1 into `merged_version`, copies the results over the
 drafts, and publishes version u+1 of all replicas at once.
 
 **Drafts stay as they are from `drafted` until `merged_version`, and results from there until the version is

@@ -57,7 +57,7 @@ def _first_difference(make_env: MakeEnv) -> Difference | None:
         ours = _play(env, MAX_STEPS)
     with closing(make_env()) as env:
         _seed_global_generators(2)
-        if not saves_its_state(env):  # those may go on over resets, as Atari's lives do
+        if not saves_its_state(env):  # those may continue over resets, as Atari's lives do
             for _ in Console(env).play(1, OTHER_SEED, min(OTHER_STEPS, len(ours))):
                 pass  # another past, which a reset must forget
         return first_difference(ours, _play(env, len(ours) - 1))

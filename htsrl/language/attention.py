@@ -94,7 +94,7 @@ class RowLayer(CacheLayerMixin):  # type: ignore[misc]
             begun = slice(self._cache.first_row, self._cache.first_row + num_rows)
             keys[begun, :, :num_tokens], values[begun, :, :num_tokens] = key_states, value_states
             return key_states, value_states
-        assert num_tokens == 1, "texts that have begun go on by one token"
+        assert num_tokens == 1, "texts that have begun continue by one token"
         rows = torch.arange(num_rows, device=key_states.device)
         keys[rows, :, self._cache.positions] = key_states[:, :, 0]
         values[rows, :, self._cache.positions] = value_states[:, :, 0]
@@ -123,7 +123,7 @@ class RowCache(Cache):  # type: ignore[misc]
         self.num_rows = num_rows
         self.width = width
         self.first_row: int | None = None
-        """Of the texts that begin; None where those in the first rows go on."""
+        """Of the texts that begin; None where those in the first rows continue."""
         self.positions = torch.zeros(0, dtype=torch.int64)
         self._rows = [RowLayer(self) for _ in range(num_layers)]
         super().__init__(layers=[*self._rows])

@@ -43,7 +43,7 @@ class TextBatch:
     """[B, C]: the environment's, at the last token of each turn; parts of the scores."""
     num_turns: Tensor | None
     complete: Tensor
-    """Whether all completions of the prompt have ended; the others go on in the next rollout."""
+    """Whether all completions of the prompt have ended; the others continue in the next rollout."""
     failed: Tensor
     """Whether the completion was complete, and nothing scored it."""
     sampling_difference: float

@@ -1,7 +1,7 @@
 """What a generator does where completions have several turns, or are made in several rollouts.
 
-It holds nothing between rollouts that it could not do without: an episode that goes on is read from the storage of the
-rollout before, and its environment is given its texts again where it is not at hand.
+It holds nothing between rollouts that it could not do without: an episode that continues is read from the storage of
+the rollout before, and its environment is given its texts again where it is not at hand.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _read(fields: Fields, column: int, generation: int) -> Episode:
 
 
 def _write(fields: Fields, episode: Episode, version: int) -> None:
-    """All that the next rollout could go on from, and that the learner learns from."""
+    """All that the next rollout could continue from, and that the learner learns from."""
     column, text = episode.column, [*episode.prompt, *episode.tokens]
     fields["tokens"][column] = 0
     fields["tokens"][column, : len(text)] = text

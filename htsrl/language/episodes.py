@@ -1,9 +1,9 @@
 """Episodes: completions of one or several turns, which a barrier may find unfinished.
 
 How far an episode gets in a rollout is told in turns and tokens, never by a clock. What it has not ended by then it
-goes on with in the next rollout, in the same column, from its tokens, with the version that acts there; so the versions
-of its tokens are a function of the experiment, too. Nothing of it is dropped, and it is learned from once, whole, in
-the rollout in which the last completion of its prompt has ended.
+continues with in the next rollout, in the same column, from its tokens, with the version that acts there; so the
+versions of its tokens are a function of the experiment, too. Nothing of it is dropped, and it is learned from once,
+whole, in the rollout in which the last completion of its prompt has ended.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Referee:
             episode.state = State.DONE if episode.tokens[-1] in self._ends else State.CUT_OFF
 
     def take_answer(self, episode: Episode, answer: Answer, tokens: Sequence[int]) -> None:
-        """What the environment said; nobody goes on from an answer that ends the episode, so it is not kept."""
+        """What the environment said; nobody continues from an answer that ends the episode, so it is not kept."""
         episode.rewards[-1] += answer.reward
         turn, episode.num_answers = episode.num_answers, episode.num_answers + 1
         episode.answers_here += 1

@@ -89,7 +89,7 @@ def text_trajectory(
 
 
 def episode_fields(sizes: TextSizes) -> list[Field]:
-    """What is stored beside of completions of several turns or rollouts: all that the next rollout goes on from."""
+    """What is stored beside of completions of several turns or rollouts: all that the next rollout continues from."""
     per_token = (sizes.max_completion,)
     return [
         Field("token_versions", per_token, "int64"),

@@ -182,7 +182,7 @@ class Generation:
     def _without_ended(
         self, rows: list[_Row], cache: RowCache, on_completed: Callable[[Completion], Any]
     ) -> list[_Row]:
-        """The rows that go on; the last of them move to where others have ended."""
+        """The rows that continue; the last of them move to where others have ended."""
         for place in reversed(range(len(rows))):
             if rows[place].has_ended:
                 on_completed(rows[place].completion)

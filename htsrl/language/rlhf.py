@@ -47,7 +47,7 @@ def rlhf(
 
 
 def rlhf_or_resume(config: Config, watching: Watching) -> RunResult:
-    """Start the run, or go on with what is in its folder."""
+    """Start the run, or continue with what is in its folder."""
     return resume_or_start(config, watching)
 
 

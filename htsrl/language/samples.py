@@ -1,4 +1,4 @@
-"""Samples that one can read while a run goes on: the first completions of every tenth rollout, in `samples.jsonl`."""
+"""Samples that one can read while a run continues: the first completions of every tenth rollout, in `samples.jsonl`."""
 
 from __future__ import annotations
 

@@ -23,14 +23,14 @@ class Meeting(IntEnum):
     """What replicas do at the end of an update."""
 
     NONE = 0
-    """Each goes on from its own draft."""
+    """Each continues from its own draft."""
     AVERAGE = 1
-    """All go on from the mean of the drafts."""
+    """All continue from the mean of the drafts."""
     PUSH = 2
-    """One after another, each adds what its update changed to the common parameters, and goes on from what it finds
+    """One after another, each adds what its update changed to the common parameters, and continues from what it finds
     there: the changes of those before it in this update, and of those behind it in the update before."""
     COLLECT = 3
-    """The same, but all go on from the sum of all changes."""
+    """The same, but all continue from the sum of all changes."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Checkpoints at any address that fsspec knows, beside those in the run's folder: an observer copies them.
 
 `htsrl train ... --observer htsrl.observers.mirror:Mirror` copies to the address in HTSRL_MIRROR;
-`python -m htsrl.observers.mirror ADDRESS/NAME RUN_DIR` makes a folder of it that `htsrl resume` goes on from.
+`python -m htsrl.observers.mirror ADDRESS/NAME RUN_DIR` makes a folder of it that `htsrl resume` continues from.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _take_turns(others: Sequence[Role], learner: Learner, jitter: float, listene
     roles = [Jittery(role, jitter) for role in roles] if jitter else roles
     while not learner.finished:
         progressed = advance_all(roles)
-        assert progressed, f"nobody can go on: {[role.waits_for() for role in roles]}"
+        assert progressed, f"nobody can proceed: {[role.waits_for() for role in roles]}"
         listeners.on_look()
 
 
@@ -97,6 +97,6 @@ def advance_until(advance: Callable[[], bool]) -> Wait:
     def wait(it_is_so: Callable[[], bool], waits_for: Callable[[], str]) -> None:
         while not it_is_so():
             progressed = advance()  # not within the assertion: `python -O` leaves those out
-            assert progressed, f"nobody can go on: {waits_for()}"
+            assert progressed, f"nobody can proceed: {waits_for()}"
 
     return wait

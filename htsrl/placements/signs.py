@@ -86,7 +86,7 @@ class Signs:
         return nap, int(exchange.beats[number]), exchange.published_version, *(array.tobytes() for array in words)
 
     def _has_idle_threads(self, worker: Watched, inside: npt.NDArray[np.int64]) -> bool:
-        """Whether a thread could go on and none does: one that was stopped just after it cleared its bell leaves no
+        """Whether a thread could continue and none does: one that was stopped just after it cleared its bell leaves no
         other trace."""
         if not self._num_threads or (inside % 2).any():
             return False

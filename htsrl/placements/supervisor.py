@@ -115,7 +115,7 @@ class Supervisor:
             self._set_to_work(number)
 
     def watch(self) -> None:
-        """Pass on reports until the learner has finished; raise what the run cannot go on after."""
+        """Pass on reports until the learner has finished; raise what the run cannot continue after."""
         while True:
             ready = {fd for fd, _ in self._poll.poll(self._vigil.pause_seconds * 1000)}
             for number, worker in list(self._workers.items()):

@@ -1,4 +1,4 @@
-"""Training that tries placements while it goes on: each for some updates, then the fastest to the end.
+"""Training that tries placements while it continues: each for some updates, then the fastest to the end.
 
 A placement changes no bit, and a run that is resumed has the bits that it would have had anyway. So the run is stopped
 after an update and resumed on other workers, and nothing that was learned meanwhile is lost.
@@ -78,7 +78,7 @@ class _Trial(Observer):
     """Measures a placement, then asks the run to stop."""
 
     def __init__(self, placement: str) -> None:
-        self.reason = f"auto-tune has tried {placement} and goes on with another"
+        self.reason = f"auto-tune has tried {placement} and continues with another"
         self.steps_per_second: float | None = None
         self._updates = 0
 

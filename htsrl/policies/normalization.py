@@ -106,7 +106,7 @@ class RewardScale(nn.Module):
     def __init__(self, num_columns: int) -> None:
         super().__init__()
         self.moments = RunningMoments(())
-        # Not saved with the policy: only the run that it belongs to goes on from it.
+        # Not saved with the policy: only the run that it belongs to continues from it.
         self.register_buffer("returns_B", torch.zeros(num_columns, dtype=torch.float64), persistent=False)
 
     @torch.no_grad()

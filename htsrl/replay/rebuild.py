@@ -161,7 +161,7 @@ class Rebuild:
                 whole = hash_batch(hashed, blueprint.experiment.num_envs)
                 yield RebuiltUpdate(update, self._fields, outputs, provenance, {}, None, whole, str(error))
                 return
-            assert progressed, f"nobody can go on: {executor.waits_for()}; {learner.waits_for()}"
+            assert progressed, f"nobody can proceed: {executor.waits_for()}; {learner.waits_for()}"
             report: UpdateReport | None = self._report  # the learner has written it meanwhile
             if report is not None:
                 yield RebuiltUpdate(update, self._fields, outputs, provenance, report.metrics, report.link)

@@ -295,7 +295,7 @@ class EnvRunner:
                 self._storages[name][at] = number_in(info, key)
 
     def _note_late_end(self, info: Info) -> None:
-        """An environment that goes on after a lost life may find its game ended before it could."""
+        """An environment that continues after a lost life may find its game ended before it could."""
         if self._episode.is_reported_in(info):
             self._note_end(info)
 

@@ -21,7 +21,7 @@ Array = NDArray[np.generic]
 
 
 class MergedModel:
-    """One model of all replicas, and where what they go on from is put first."""
+    """One model of all replicas, and where what they continue from is put first."""
 
     def __init__(self, rings: Sequence[ParameterRing], slots: Array, statistics: Array, with_optimizer: bool) -> None:
         """`slots` and `statistics` have a row for each replica."""
@@ -89,7 +89,7 @@ class Meetings:
         self._wait = wait
 
     def hold(self, update: int, report: ReplicaReport) -> dict[str, float]:
-        """Bring version `update + 1` of all replicas to what they go on from; returns what to report of it."""
+        """Bring version `update + 1` of all replicas to what they continue from; returns what to report of it."""
         version = update + 1
         self._wait(lambda: not self._words.late(version), lambda: f"the drafts of replicas {self._words.late(version)}")
         reports = [report, *(ReplicaReport(*row) for row in self._words.reports()[1:])]

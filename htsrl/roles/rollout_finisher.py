@@ -65,7 +65,7 @@ class RolloutFinisher:
 
     @torch.inference_mode()
     def _add_last_values(self, rollout: int) -> None:
-        """The value of what follows a rollout's last step, where the episode goes on."""
+        """The value of what follows a rollout's last step, where the episode continues."""
         storages, last = self._storages, self._storages.spec.num_steps - 1
         storage = storages.of_rollout(rollout)
         goes_on = ~(storages["terminated"][storage, last] | storages["truncated"][storage, last])

@@ -112,7 +112,7 @@ class BesideTraining:
         self._wait_until_idle(watch)
 
     def close(self, will_go_on: bool = False) -> None:
-        """Of a run that will go on, snapshots are left for when it does."""
+        """Of a run that will continue, snapshots are left for when it does."""
         self._evaluator.close()
         self._take_answers()
         self.record.close()

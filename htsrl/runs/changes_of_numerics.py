@@ -14,7 +14,7 @@ def changes_of_numerics(folder: RunFolder, now: Fingerprint, allowed: bool) -> l
         raise ConfigError(
             "the run was computed differently before (before / now):\n  "
             + "\n  ".join(changes)
-            + "\nIt cannot go on to the same bits here: put back what it was computed by. --allow-different-numerics "
+            + "\nIt cannot resume to the same bits here: put back what it was computed by. --allow-different-numerics "
             "resumes all the same, on this machine with these libraries and this code, and marks the run for good"
         )
     return changes

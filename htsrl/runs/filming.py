@@ -177,7 +177,7 @@ def video_name(steps: int, seed: int, suffix: str, sampled: bool = False) -> str
 
 
 def drop_films_after(folder: RunFolder, steps: int) -> None:
-    """Remove the films of policies that have learned from more: the run goes on to others."""
+    """Remove the films of policies that have learned from more: the run continues to others."""
     for path in folder.videos_dir.glob("step-*"):
         number = path.name.removeprefix("step-").partition("-")[0]
         if number.isascii() and number.isdigit() and int(number) > steps and path.is_file():

@@ -27,7 +27,7 @@ def load_policy(
     imports: Sequence[str] = (),
     trust: bool = False,
 ) -> TrainedPolicy:
-    """The policy of a run, also while the run goes on: its newest whole version, the best checkpoint, or version N.
+    """The policy of a run, also while the run continues: its newest whole version, the best checkpoint, or version N.
 
     No code of the environment runs, unless the folder does not describe its spaces, as those of older versions of htsrl
     do not: then one environment is made, the folder's or `env`. docs/security.md tells of `imports` and `trust`.

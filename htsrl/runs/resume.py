@@ -138,7 +138,7 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
 
 
 def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) -> None:
-    """What is annealed over a run is annealed over more of it, so it does not go on from where it was."""
+    """What is annealed over a run is annealed over more of it, so it does not continue from where it was."""
     if now.num_replicas > 1 and before.num_intervals != now.num_intervals:
         warn_on_stderr(
             f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: parameters of learners are averaged "
@@ -159,8 +159,8 @@ def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) 
         was, will_be = (getattr(algorithm, name) * (1 - version / of.num_intervals) for of in (before, now))
         warn_on_stderr(
             f"total_steps={now.total_steps:,} instead of {before.total_steps:,} stretches the annealing: the "
-            f"{name.replace('_', ' ')}, {max(was, 0.0):.3g} at update {version} until now, goes on from {will_be:.3g} "
-            "and falls to 0"
+            f"{name.replace('_', ' ')}, {max(was, 0.0):.3g} at update {version} until now, continues from "
+            f"{will_be:.3g} and falls to 0"
         )
 
 
@@ -241,7 +241,7 @@ def _check_there_is_work(folder: RunFolder, checkpoint: Checkpoint, config: Conf
     if _goal_is_reached(checkpoint, config):
         raise ConfigError(
             f"the run has ended: its mean return of {document['mean_return']:g} reached "
-            f"stop_at_return={experiment.stop_at_return:g}; go on with --stop-at-return none or a higher number, or "
+            f"stop_at_return={experiment.stop_at_return:g}; continue with --stop-at-return none or a higher number, or "
             f"evaluate it with `htsrl eval {folder.shown}`"
         )
     raise ConfigError(
@@ -254,7 +254,7 @@ def _check_eval_goal(folder: RunFolder, version: int, config: Config) -> None:
     goal, times = config.placement.stop_at_eval_return, config.placement.eval_goal_held
     if EvaluationRecord(folder, warn_on_stderr).holds(goal, times, version):
         raise ConfigError(
-            f"the run has ended: its last evaluation{'s' * (times > 1)} reached stop_at_eval_return={goal:g}; go on "
+            f"the run has ended: its last evaluation{'s' * (times > 1)} reached stop_at_eval_return={goal:g}; continue "
             f"with --stop-at-eval-return None or a higher number, or play its best with `htsrl eval {folder.shown} "
             "--best`"
         )

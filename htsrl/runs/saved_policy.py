@@ -1,6 +1,6 @@
 """The versions of a run's policy that its folder holds: the last one it wrote, and those in its checkpoints.
 
-They are read without the run's lock, also while it goes on: what vanishes meanwhile is looked for again.
+They are read without the run's lock, also while it continues: what vanishes meanwhile is looked for again.
 """
 
 from __future__ import annotations

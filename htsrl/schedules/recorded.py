@@ -106,7 +106,7 @@ class Answers:
 
 
 def _spans(taken: RolloutProvenance, tickets: Tickets) -> Iterator[tuple[int, int, int]]:
-    """First and last ticket, and version; a value is a span of its own, an action's span goes on until the next."""
+    """First and last ticket, and version; a value is a span of its own, an action's span continues until the next."""
     changes = [
         *((tickets.to_act(taken.rollout, row), row, version) for row, version in taken.acting),
         *((tickets.for_value(taken.rollout, row), row, version) for row, version in taken.values),

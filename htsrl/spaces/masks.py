@@ -32,7 +32,7 @@ class MaskReader:
         self._names = [f" for {name}" if name else "" for name in _names(layout.space, "")]
 
     def __call__(self, mask: Any, is_last: bool = False) -> Mask:
-        """RuleBroken for a mask of another shape, and for one that leaves a choice nothing while an episode goes on."""
+        """RuleBroken for a mask of another shape, and for one that leaves a choice nothing during an episode."""
         flat: Mask = self._read(mask).astype(np.bool_)
         allowed = np.logical_or.reduceat(flat, self._firsts)
         if allowed.all():
@@ -41,7 +41,7 @@ class MaskReader:
             flat |= ~np.repeat(allowed, self._categories)
             return flat
         raise RuleBroken(
-            f"the action mask allows nothing{self._names[int(np.argmin(allowed))]}; while the episode goes on, "
+            f"the action mask allows nothing{self._names[int(np.argmin(allowed))]}; while the episode continues, "
             "something must be allowed: end the episode, or give it an action that does nothing"
         )
 

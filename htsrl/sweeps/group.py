@@ -65,9 +65,9 @@ def train_seeds(
     keeps_placement: bool = False,
     launch: Launch = JobProcess,
 ) -> GroupResult:
-    """Train all seeds; those that are complete already are left alone, and those that were interrupted go on.
+    """Train all seeds; those that are complete already are left alone, and those that were interrupted continue.
 
-    A seed that fails ends the others in order; the same call again goes on.
+    A seed that fails ends the others in order; the same call again continues.
     """
     config, seeds = check(group.job.config), group.seeds
     budget = Budget.of(len(seeds), parallel, cores)

@@ -27,7 +27,7 @@ END_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class TrainJob:
-    """A run to begin or to go on with."""
+    """A run to begin or to continue with."""
 
     config: Config
     """With the seed and the folder of the run."""

@@ -23,7 +23,7 @@ class Pruning:
     min_trials: int = 4
     """So many earlier trials must have a value at the step before anything is given up."""
     factor: int = 3
-    """Of halving: one trial in so many goes on."""
+    """Of halving: one trial in so many continues."""
 
     def gives_up(self, value: float, earlier: Sequence[float], maximize: bool) -> bool:
         """Whether a trial with this value goes no further, given those of earlier trials at the same step."""

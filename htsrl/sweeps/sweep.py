@@ -42,7 +42,7 @@ def sweep(
 ) -> SweepResult:
     """Search for settings as a specification says: a TOML file, or its tables as mappings (docs/sweeps.md).
 
-    A sweep that was interrupted goes on when it is called again with the same folder, to the same result. In tables
+    A sweep that was interrupted continues when it is called again with the same folder, to the same result. In tables
     `train.env` may also be a callable. Raises ConfigError before anything starts if it cannot work.
     """
     if isinstance(spec, str | Path):
@@ -188,7 +188,7 @@ class _Sweep:
             )
 
     def _check_same(self, ended: Trial, settings: Mapping[str, Any]) -> None:
-        """A proposal is made again when a sweep goes on; another Optuna may make another."""
+        """A proposal is made again when a sweep continues; another Optuna may make another."""
         changed = list(differences(_as_json(ended.settings), _as_json(settings)))
         if changed:
             raise RunFolderError(

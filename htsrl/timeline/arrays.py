@@ -88,7 +88,7 @@ class TimelineShape:
 
 
 def copy_records(block: SharedArrays, track: int, most: int = MAX_RECORDS) -> list[Record]:
-    """The newest records of a track, oldest first, while its worker goes on writing; none of them is torn.
+    """The newest records of a track, oldest first, while its worker continues writing; none of them is torn.
 
     A record counts once it is whole, so those before the first reading of the head were; and of what the writer may
     have begun to overwrite until the second, nothing is taken.

@@ -51,7 +51,7 @@ EVERY_SECONDS = 3.0
 REST = 300
 """Times as long as the last writing took, at least: on a busy machine the file is written more rarely."""
 MAX_LIVE_SPANS = 4_000
-"""Of all workers, while the run goes on."""
+"""Of all workers, while the run continues."""
 MAX_SPANS = 40_000
 """Of all workers, at the end."""
 MAX_EVENTS = 1_000
@@ -83,7 +83,7 @@ class TimelineFile:
         self._events = [*self._events[-MAX_EVENTS + 1 :], ("restart", self._seconds(time.monotonic_ns()), worker)]
 
     def write_if_due(self) -> None:
-        """While the run goes on; a file that cannot be written now may be later, and training does without."""
+        """While the run continues; a file that cannot be written now may be later, and training does without."""
         begin = time.monotonic()
         if begin < self._due_at:
             return

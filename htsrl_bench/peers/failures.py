@@ -11,7 +11,7 @@ LONGEST = 200
 
 
 class PeerFailed(Exception):
-    """A peer could not be installed or did not train; the others go on."""
+    """A peer could not be installed or did not train; the others continue."""
 
 
 def last_words(output: str, folders: Sequence[Path] = ()) -> str:

@@ -148,7 +148,7 @@ def _batches(training: Training, train: Digits, seed: int) -> Iterator[Digits]:
 
 
 def merge(meeting: Meeting, starts: Array, parameters: Array) -> None:
-    """What replicas go on from, in place of their drafts."""
+    """What replicas continue from, in place of their drafts."""
     drafts = list(parameters.copy())
     if meeting is Meeting.AVERAGE:
         mean_in_order(drafts, parameters[0])

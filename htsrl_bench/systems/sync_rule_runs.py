@@ -93,7 +93,7 @@ class SyncRuleRuns:
     total_steps: int | None = None
     """Of all replicas together. None: 51,200 for cartpole, 102,400 for halfcheetah."""
     finished_runs: Path | None = None
-    """Folder that keeps every finished run, so that what was interrupted goes on where it was."""
+    """Folder that keeps every finished run, so that what was interrupted continues where it was."""
     output: Path = Path("benchmarks")
     """Folder for the record."""
 

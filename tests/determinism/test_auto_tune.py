@@ -1,4 +1,4 @@
-"""A run that moves between placements while it goes on has the bits of one that does not."""
+"""A run that moves between placements while it continues has the bits of one that does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is resumed from any of its barriers ends as if it had never stopped, and refuses to go on as another."""
+"""A run that is resumed from any of its barriers ends as if it had never stopped, and refuses to be another."""
 
 from __future__ import annotations
 

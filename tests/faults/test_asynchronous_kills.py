@@ -68,7 +68,7 @@ def test_a_worker_killed_at_any_point_leaves_a_run_that_goes_on_and_can_be_repea
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_can_be_repeated_from_its_beginning(tmp_path: Path) -> None:
-    """The cut was taken while executors went on; whatever the run saw after it was lost with the main process."""
+    """The cut was taken while executors continued; whatever the run saw after it was lost with the main process."""
     kill = {KILL_AT: "checkpoint renamed:4"}
     flags = (*small_flags(NUM_UPDATES), "--schedule", "async", *PROCESSES)
     run_until_killed(LiveRun(tmp_path, *flags, variables=kill))

@@ -203,7 +203,7 @@ def test_ctrl_c_in_the_middle_of_writing_things_down_loses_no_update_and_writes_
     def interrupted_write(self: JsonLines, step: int, metrics: Mapping[str, float]) -> None:
         lines.append(step)
         if len(lines) == 2:
-            time.sleep(0.5)  # meanwhile the learner goes on, and its reports pile up
+            time.sleep(0.5)  # meanwhile the learner continues, and its reports pile up
         if len(lines) == 3:
             signal.raise_signal(signal.SIGINT)
         write(self, step, metrics)

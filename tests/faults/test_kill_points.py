@@ -1,4 +1,4 @@
-"""A SIGKILL at each named step of the protocol, in whatever process comes there: the run goes on, no bit changes."""
+"""A SIGKILL at each named step of the protocol, in whatever process comes there: the run continues, no bit changes."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_supervisor_killed_at_any_point_takes_its_workers_along_and_is_resumed
 
 
 def test_a_kill_while_a_checkpoint_replaces_one_of_the_same_version_changes_no_bit(tmp_path: Path) -> None:
-    """A resumed run writes the checkpoint that it went on from once more."""
+    """A resumed run writes the checkpoint that it continued from once more."""
     killed_first = LiveRun(tmp_path, *small_flags(NUM_UPDATES), *INLINE, variables={KILL_AT: "checkpoint renamed:2"})
     run_until_killed(killed_first)
     run_until_killed(LiveRun.resumed(tmp_path, variables={KILL_AT: "checkpoint set aside:1"}))

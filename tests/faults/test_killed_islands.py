@@ -24,7 +24,7 @@ from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
 pytest.importorskip("ray", reason="islands live on Ray: pip install 'htsrl[ray]'")
 NUM_UPDATES = 40
 SOME_UPDATES, MANY_UPDATES = 400, 1000
-"""Of a run that goes on until Ray has noticed that a node is gone."""
+"""Of a run that continues until Ray has noticed that a node is gone."""
 SLOWLY = ("--jitter-seconds", "0.005", "--checkpoint-every-updates", "5")
 """So that a run lasts long enough to be killed in."""
 ON_ISLANDS = ("--placement", "ray", "--nodes", "2", "--num-executors", "1", "--num-actors", "0")

@@ -91,7 +91,7 @@ def links_with_a_successor(
         patched.setattr(ReferenceShape, "lay_out", look)
         patched.setattr(actor_module, "kill_point", successor.kill_point)
         while not company.has_finished:
-            assert advance_all([*successor.executors, *others]), "nobody can go on"
+            assert advance_all([*successor.executors, *others]), "nobody can proceed"
     return company.links if successor.has_come else None
 
 

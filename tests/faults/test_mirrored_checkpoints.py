@@ -1,4 +1,4 @@
-"""A run whose machine is lost with its folder goes on from the copies at another address."""
+"""A run whose machine is lost with its folder continues from the copies at another address."""
 
 from __future__ import annotations
 

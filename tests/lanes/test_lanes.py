@@ -221,7 +221,7 @@ def test_gymnasiums_own_vectors_can_be_lanes(mode: AutoresetMode) -> None:
         (replace(REACH, env=scripted.NotFinite), "the observation of the lane's environment 1 is not finite"),
         (replace(REACH, env=scripted.WrongDtype), "has dtype float64, its space has float32"),
         (replace(REACH, env=scripted.OddRewards), "rewards of the lane are float32 of shape (3,)"),
-        (replace(REACH, env=scripted.Forgetful), "goes on in another way"),
+        (replace(REACH, env=scripted.Forgetful), "continues in another way"),
         (
             replace(REACH, env=scripted.CountingVector, algorithm=SAC(), network=Network(hidden_sizes=(8,))),
             "SAC",

@@ -1,4 +1,4 @@
-"""What replicas go on from after a meeting, worked out by hand, and in a fixed order."""
+"""What replicas continue from after a meeting, worked out by hand, and in a fixed order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cut through a run whose environments are rollouts ahead of the learner: whoever goes on from it makes the rest to
+"""A cut through a run whose environments are rollouts ahead of the learner: whoever continues from it makes the rest to
 the same bits, whether the rollouts ahead are part of it or not."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ahead = Literal["left out", "kept"]
 
 
 def experiment(lag: int) -> Experiment:
-    """Every rollout begins an episode, so that every capsule takes the next heap; and what is remembered goes on."""
+    """Every rollout begins an episode, so that every capsule takes the next heap; and what is remembered continues."""
     return Experiment(
         "CartPole-v1",
         {"max_episode_steps": 3},

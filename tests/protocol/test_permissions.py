@@ -27,7 +27,7 @@ class Violation(Enum):
     UNPUBLISHED = "an environment acts with a version that is not published yet"
     OVERWRITTEN_VERSION = "the slot of a version in use holds another one"
     OVERWRITTEN_CAPSULE = "the place of the capsule at the barrier of the update under way holds another one"
-    DEADLOCK = "nobody may go on"
+    DEADLOCK = "nobody may proceed"
 
 
 @dataclass(frozen=True)

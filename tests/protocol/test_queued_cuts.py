@@ -1,4 +1,4 @@
-"""A cut through an asynchronous run, whose environments go on while they are copied, has nothing half of anything."""
+"""A cut through an asynchronous run, whose environments continue while they are copied, has nothing halved."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def historian() -> Historian:
 
 
 def take_cut_while_environments_go_on(historian: Historian, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Between looking for a capsule and reading it, all go on until its environment finds no room for more rollouts."""
+    """Between looking for a capsule and reading it, all continue until there is no room for more rollouts."""
     worker_layout, read = historian.worker_layout, Capsules.read
 
     def go_on_and_read(self: Capsules, env: int, capsule: Capsule) -> bytes:

@@ -114,7 +114,7 @@ class Referee:
         )
 
     def _forget(self, env: int, active: NDArray[np.bool_], outcome: Outcome) -> NDArray[np.bool_]:
-        """Nothing is remembered but by who acted and goes on; returns who does."""
+        """Nothing is remembered but by who acted and continues; returns who does."""
         goes_on: NDArray[np.bool_] = active & ~outcome.terminated & ~outcome.truncated
         self._states[self._columns(env)][~goes_on] = 0.0
         if outcome.over:

@@ -87,7 +87,8 @@ def test_processes_with_delays_over_poisoned_storages_give_the_same_digest(sched
 def test_a_storage_is_poison_when_its_next_rollout_begins_but_for_what_that_rollout_starts_from() -> None:
     worker_layout = Roles(experiment("sync"))
     while worker_layout.learner.update < 2:
-        assert advance_all([*worker_layout.executors, *worker_layout.actors, worker_layout.learner]), "nobody can go on"
+        progressed = advance_all([*worker_layout.executors, *worker_layout.actors, worker_layout.learner])
+        assert progressed, "nobody can proceed"
     advance_all(worker_layout.executors)  # rollout 2 begins in storage 0, and asks
     storages = worker_layout.shared.storages
     for name in ("actions", "log_probs", "values", "versions", "rewards"):
@@ -172,7 +173,7 @@ def test_a_batch_made_by_another_version_is_caught(
 
     monkeypatch.setattr(Blueprint, "build_actor", build_actor_off_by_one)
     # A version that is still to come is waited for, in vain.
-    with pytest.raises(AssertionError, match=r"update \d expected data of version \d|nobody can go on"):
+    with pytest.raises(AssertionError, match=r"update \d expected data of version \d|nobody can proceed"):
         run(experiment(schedule))
 
 

@@ -64,5 +64,5 @@ class Roles:
                 progressed = drawn.choices(roles, pace)[0].advance()
                 after_each_turn()
                 idle_turns = 0 if progressed else idle_turns + 1
-                assert idle_turns < 10_000, f"nobody can go on: {[role.waits_for() for role in roles]}"
+                assert idle_turns < 10_000, f"nobody can proceed: {[role.waits_for() for role in roles]}"
         return [report.link for report in self.reports]

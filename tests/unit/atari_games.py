@@ -20,7 +20,7 @@ def random_actions(env: gymnasium.Env[Any, Any], steps: int, seed: int = 0) -> l
 
 
 def play(env: gymnasium.Env[Any, Any], actions: list[int], first_seed: int | None = 0) -> Iterator[Step]:
-    """Every step and, where an episode ends, the reset after it, which has the next seed; None goes on as it stands."""
+    """Every step and, where an episode ends, the reset after it, with the next seed; None continues as it stands."""
     seed = 100 if first_seed is None else first_seed
     if first_seed is not None:
         observation, info = env.reset(seed=seed)

@@ -29,7 +29,7 @@ def random_actions(steps: int, players: int = 1, seed: int = 0) -> NDArray[np.in
 
 
 def play(env: gymnasium.Env[Any, Any], actions: NDArray[np.int64], first_seed: int | None = 0) -> Iterator[Step]:
-    """Every step and, where an episode ends, the reset after it, which has the next seed; None goes on as it stands."""
+    """Every step and, where an episode ends, the reset after it, with the next seed; None continues as it stands."""
     seed = 100 if first_seed is None else first_seed
     if first_seed is not None:
         observation, info = env.reset(seed=seed)

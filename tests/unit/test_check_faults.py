@@ -96,7 +96,7 @@ def test_a_state_that_is_saved_whole_goes_on_as_before() -> None:
 @pytest.mark.parametrize(
     ("env", "expected"),
     [
-        (ForgetsGenerator, "the episode goes on otherwise: step 6 of episode 0, in obs and reward"),
+        (ForgetsGenerator, "the episode continues otherwise: step 6 of episode 0, in obs and reward"),
         (DrawsWhileSaving, "save_state changes what follows: step 6 of episode 0, in obs and reward"),
         (CannotRestore, "restore_state raised OSError: the simulator is gone"),
     ],

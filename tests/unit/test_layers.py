@@ -125,7 +125,7 @@ CANNOT_CHANGE_BITS_BECAUSE = {
         "htsrl.algorithms.sac.presets",
         "htsrl.algorithms.td3.presets",
     ),
-    "they say where and for how long a run goes on, not what it computes": (
+    "they say where and for how long a run continues, not what it computes": (
         "htsrl.planning.tune",
         "htsrl.runs.evaluations",
     ),

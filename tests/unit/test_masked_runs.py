@@ -81,7 +81,7 @@ def test_a_run_respects_the_masks_of_info_and_asks_for_none_after_the_last_step(
     ("fault", "message"),
     [
         ("missing", "info has no action_mask, which it had after the first reset; return it after every step"),
-        ("nothing", "the action mask allows nothing; while the episode goes on, something must be allowed"),
+        ("nothing", "the action mask allows nothing; while the episode continues, something must be allowed"),
         ("short", r"the action mask has 3 values of int8; Discrete\(4\) needs 4, of 0 and 1"),
     ],
 )

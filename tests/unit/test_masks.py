@@ -102,7 +102,7 @@ def test_a_mask_that_does_not_fit_is_named_with_what_it_should_be(
 
 
 def test_a_mask_that_allows_nothing_is_an_error_while_the_episode_goes_on() -> None:
-    with pytest.raises(ValueError, match=r"^the action mask allows nothing; while the episode goes on"):
+    with pytest.raises(ValueError, match=r"^the action mask allows nothing; while the episode continues"):
         read(FOUR, [0, 0, 0, 0])
     with pytest.raises(ValueError, match=r"allows nothing for \[1\]"):
         read(PAIR, [1, 0, 0, 0, 0])

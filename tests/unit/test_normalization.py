@@ -64,7 +64,7 @@ def test_scaled_observations_have_mean_0_and_deviation_1() -> None:
 
 
 def test_rewards_are_divided_by_the_deviation_of_discounted_returns() -> None:
-    """By hand, column by column and step by step, over two batches: the sum goes on from one to the next."""
+    """By hand, column by column and step by step, over two batches: the sum continues from one to the next."""
     generator = np.random.default_rng(2)
     rewards = generator.normal(1.0, 3.0, (20, NUM_COLUMNS)).astype(np.float32)
     ends = generator.random((20, NUM_COLUMNS)) < 0.2

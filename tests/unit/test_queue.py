@@ -123,7 +123,7 @@ def test_nothing_is_lost_or_doubled_however_long_it_goes_on() -> None:
 def test_room_is_read_again_where_the_slot_that_tells_of_it_may_have_been_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The learner goes on from version 0 to 3, whose slot is the same, between two words that the executor reads."""
+    """The learner continues from version 0 to 3, whose slot is the same, between two words that the executor reads."""
     line = Line(length=2)
     line.complete(0, 0, 1)
     versions = iter([0, 3, 3, 3])

@@ -55,7 +55,7 @@ class Case:
 BY_HAND = {
     # Errors r + 0.5 v' - v: 1 + 10 - 10 = 1, 2 + 15 - 20 = -3, 3 + 20 - 30 = -7; each advantage is its error plus a
     # quarter of the next. Returns: 3 + 40/2 = 23, 2 + 23/2 = 13.5, 1 + 13.5/2 = 7.75.
-    "an episode goes on": Case(one_env(3, NEVER, NEVER, {2: 40.0}), 3, [-0.1875, -4.75, -7.0], [7.75, 13.5, 23.0]),
+    "an episode continues": Case(one_env(3, NEVER, NEVER, {2: 40.0}), 3, [-0.1875, -4.75, -7.0], [7.75, 13.5, 23.0]),
     # The middle step has no future: its error is 2 - 20 = -18 and its return 2.
     "termination": Case(one_env(3, [1], NEVER, {2: 40.0}), 3, [-3.5, -18.0, -7.0], [2.0, 2.0, 23.0]),
     # The middle step was followed by an observation worth 50: error 2 + 25 - 20 = 7, return 2 + 25.

@@ -44,7 +44,7 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(tmp_path: Path, cap
     resume(tmp_path / "run", total_steps=1024)
     said = capfd.readouterr().err
     assert "total_steps=1,024 instead of 512 stretches the annealing: the learning rate, 0 at update 8 until" in said
-    assert "goes on from 0.00035" in said
+    assert "continues from 0.00035" in said
 
 
 def test_so_it_does_of_an_annealed_clip_range(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_so_it_does_of_an_annealed_clip_range(tmp_path: Path, capfd: pytest.Capt
     capfd.readouterr()
     resume(tmp_path / "run", total_steps=1024)
     said = capfd.readouterr().err
-    assert "the clip range, 0 at update 8 until now, goes on from 0.1 and falls to 0" in said
+    assert "the clip range, 0 at update 8 until now, continues from 0.1 and falls to 0" in said
     assert "learning rate" not in said
 
 

@@ -93,7 +93,7 @@ def test_threads_that_could_go_on_and_do_not_are_seen_though_their_worker_naps_a
     exchange.requests[:2] = exchange.tickets.to_act(0, 0)
     assert not shown(), "both wait for an answer"
     exchange.answers[1] = exchange.requests[1]
-    assert shown(), "one has it and does not go on"
+    assert shown(), "one has it and does not continue"
     exchange.inside[1] += 1
     assert not shown(), "it steps, and has a sign of its own"
     exchange.inside[1] += 1
@@ -105,7 +105,7 @@ def test_threads_that_could_go_on_and_do_not_are_seen_though_their_worker_naps_a
 def test_who_waits_for_a_checkpoint_beats_as_long_as_more_of_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer goes on only when a beat was heard, so one that is not heard would be waited for in vain."""
+    """The writer continues only when a beat was heard, so one that is not heard would be waited for in vain."""
     monkeypatch.setattr(background, "LOOK_SECONDS", 0.01)
     beats = 0
 

@@ -217,6 +217,6 @@ def test_pruning_by_hand() -> None:
     assert not median.gives_up(2.0, [1.0, 2.0, 3.0], maximize=True)
     assert median.gives_up(2.1, [1.0, 2.0, 3.0], maximize=False)
     assert not median.gives_up(0.0, [1.0, 2.0], maximize=True)  # too few to know
-    # Of four, one and three others, two go on.
+    # Of four, one and three others, two continue.
     assert not halving.gives_up(2.5, [1.0, 2.0, 3.0], maximize=True)
     assert halving.gives_up(1.5, [1.0, 2.0, 3.0], maximize=True)

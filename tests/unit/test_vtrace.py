@@ -36,7 +36,7 @@ class Case:
 BY_HAND = {
     # Errors 1, -3 and -7 (see test_returns). A ratio of 2 counts as 1. From the end: -7; -3/2 - 7/4 = -3.25;
     # 1 - 3.25/2 = -0.625; that is how far the returns are from the values 10, 20, 30.
-    "an episode goes on": Case(
+    "an episode continues": Case(
         one_env(3, NEVER, NEVER, {2: 40.0}), [2.0, 0.5, 1.0], [9.375, 16.75, 23.0], [-0.625, -6.5, -7.0]
     ),
     # With half of the trace: -7; -3/2 - 7/8 = -2.375; 1 - 2.375/4 = 0.40625. Advantages: -3 - 7/4; 1 - 2.375/4.

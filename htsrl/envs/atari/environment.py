@@ -28,7 +28,7 @@ class Atari(gymnasium.Env[UInt8, np.int64]):
     (`clip_rewards`). After `max_frames` a game is truncated. With `repeat_action_probability` each frame may stick to
     the action of the frame before.
 
-    With `episodic_life` a lost life terminates the episode and the next reset goes on with the same game, one frame
+    With `episodic_life` a lost life terminates the episode and the next reset continues with the same game, one frame
     later, unless it is reset(options={"new_game": True}). `episode_score` and `episode_frames` are the true ones, of
     the whole game so far and unclipped. The step that ends the game, and no other, has both in its info, as
     info["episode"] = {"r": score, "l": frames}; should a game end while a reset waits or fires after a lost life, the
@@ -36,7 +36,8 @@ class Atari(gymnasium.Env[UInt8, np.int64]):
 
     Everything is a function of the reset seeds and the actions, and `save_state` keeps all of it but the picture last
     drawn, which the ALE leaves out: with `frame_skip` below 3 the first step after a restore may show a few old
-    pixels (Yars' Revenge), and Video Checkers and 3-D Tic-Tac-Toe, which think for several frames, may go on otherwise.
+    pixels (Yars' Revenge), and Video Checkers and 3-D Tic-Tac-Toe, which think for several frames, may
+    continue otherwise.
     """
 
     reports_episodes = True

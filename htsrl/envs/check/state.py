@@ -1,4 +1,4 @@
-"""Whether a saved state, restored in a new environment, goes on as the one that it was saved from."""
+"""Whether a saved state, restored in a new environment, continues as the one that it was saved from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS_AFTER = 500
 
 
 def state_findings(subject: Subject, episode: Sequence[Call], reset_seed: int) -> Iterator[Finding]:
-    """Save in the middle of an episode that was played before, and see whether it goes on as it did then."""
+    """Save in the middle of an episode that was played before, and see whether it continues as it did then."""
     try:
         yield _finding(subject, episode, reset_seed)
     except EnvironmentFailure as error:
@@ -50,7 +50,7 @@ def _finding(subject: Subject, episode: Sequence[Call], reset_seed: int) -> Find
         went_on = [answer.call for answer in restored.go_on(iter(console.played[middle - 1 :]))]
     if difference := first_difference(rest, went_on):
         text = (
-            f"saved after step {middle - 1} and restored in a new environment, the episode goes on otherwise: "
+            f"saved after step {middle - 1} and restored in a new environment, the episode continues otherwise: "
             f"{difference}; let save_state keep all that step and reset read, the random generator too"
         )
         return Finding("fail", "state", text)

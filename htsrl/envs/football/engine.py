@@ -14,7 +14,7 @@ from htsrl.envs.football.settings import Settings, line_up
 
 NOBODY, OURS = -1, 0  # who owns the ball
 PATIENCE = 20
-"""Steps that a team may hold up a set piece before the game goes on without being asked."""
+"""Steps that a team may hold up a set piece before the game continues without being asked."""
 
 _idle_games: list[Any] = []
 """Games of environments that are gone, to be used again: the engine never frees one."""

@@ -76,7 +76,7 @@ class Match:
         return json.dumps(document).encode()
 
     def restore(self, state: bytes, rng: np.random.Generator) -> None:
-        """Play again what was played: the engine's own states do not always go on as the game would have."""
+        """Play again what was played: the engine's own states do not always continue as the game would have."""
         document = _document_of(state)
         self._settings.check_same(document["settings"])
         self._kick_off(Kickoff(**document["kickoff"]))

@@ -72,7 +72,7 @@ class LaneSimulator(Protocol):
     action_space: spaces.Space[Any]
     idles: bool
     seeds_episodes: bool
-    """Whether every episode begins with a seed of its own; else one generator goes on from the reset."""
+    """Whether every episode begins with a seed of its own; else one generator continues from the reset."""
 
     @property
     def inner(self) -> object:

@@ -51,7 +51,7 @@ def look_at_lane(experiment: Experiment) -> LaneLook:
         saves_state = simulator.can_save_state()
     if saves_state and not _comes_back(experiment, interface):
         raise ConfigError(
-            f"{name}: a lane that was restored from what it saved goes on in another way; save all that steps depend "
+            f"{name}: a lane that was restored from what it saved continues in another way; save all that steps depend "
             "on, or take save_state and restore_state away"
         )
     if not saves_state:
@@ -105,7 +105,7 @@ def same(ours: tuple[Rows, LaneOutcome], theirs: tuple[Rows, LaneOutcome]) -> bo
 
 
 def _comes_back(experiment: Experiment, interface: Interface) -> bool:
-    """Whether one lane, restored from what another saved, goes on as that does."""
+    """Whether one lane, restored from what another saved, continues as that does."""
     with closing(make_lane(experiment)) as ours, closing(make_lane(experiment)) as theirs:
         play(ours, interface, LOOK_STEPS)
         state = ours.save_state()

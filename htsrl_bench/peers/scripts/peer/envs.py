@@ -28,7 +28,7 @@ def make_atari(env_id: str) -> Env:
 
 
 class OneLife(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A lost life ends the episode; the next one goes on with the same game, and presses FIRE. Rewards are signs."""
+    """A lost life ends the episode; the next one continues with the same game, and presses FIRE. Rewards are signs."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
