@@ -22,7 +22,8 @@ from htsrl_bench.announcer import Announcer
 from htsrl_bench.language.bible import tokenizer_of, write_lines
 from htsrl_bench.record import Table
 
-UPDATES, BATCH = 6, 16
+UPDATES, BATCH = 6, 32
+KILLED_UPDATES = 40
 WORDS = ["the", "of", "and", "to", "in", "that", "he", "shall", "unto", "for", "a", "his", "LORD", "they", "be", "thou"]
 SLEEP_SECONDS, PARETO_SHAPE = 0.002, 1.5
 SETTINGS: Mapping[str, Any] = {
@@ -72,18 +73,22 @@ class Group:
 
 
 TOOLS = {"environment": "htsrl_bench.language.bits:Echo", "max_turns": 3, "max_turn_length": 6, "turns_per_rollout": 1}
+REWARD_MODEL = "reward-model"
+"""The folder of a reward model, beside those of the models."""
 REWARD = {"reward_funcs": "htsrl_bench.language.bits:variety"}
 SLOW = {"reward_funcs": "htsrl_bench.language.bits:slow_variety"}
-KILLS = "before a block counts:5, after a block counts:8, optimizer step:7"
+KILLS = "before a block counts:3, after a block counts:8, optimizer step:4"
 """Every process dies when it comes to one of them for so many times, and so does the one that takes its place."""
+EVERY_BARRIER = range(1, UPDATES)
 GROUPS = (
-    Group("rloo", {**SETTINGS, **REWARD}, generators=(1, 2, 3, 4), resumed_from=range(1, UPDATES)),
+    Group("rloo", {**SETTINGS, **REWARD}, generators=(1, 2, 3, 4), resumed_from=EVERY_BARRIER),
     *(Group(f"rloo, {kind}", {**SETTINGS, **REWARD}, kind) for kind in ("qwen3", "gpt2", "gpt_neox")),
-    Group("rloo, LoRA", {**SETTINGS, **REWARD, "lora_r": 4}, generators=(2, 4), resumed_from=(3,)),
-    Group("rloo, slow reward", {**SETTINGS, **SLOW}, generators=(1, 2, 4), resumed_from=(3,)),
-    Group("rloo, tool", {**SETTINGS, **TOOLS}, generators=(1, 2, 4), resumed_from=range(1, UPDATES)),
-    Group("rloo, lag 2", {**SETTINGS, **REWARD, "lag": 2}, generators=(2, 4), resumed_from=(3,)),
-    Group("rloo, killed", {**SETTINGS, **REWARD, "total_episodes": 40 * BATCH}, kills=KILLS),
+    Group("rloo, LoRA", {**SETTINGS, **REWARD, "lora_r": 4}, generators=(2, 4), resumed_from=EVERY_BARRIER),
+    Group("rloo, slow reward", {**SETTINGS, **SLOW}, generators=(1, 2, 4), resumed_from=EVERY_BARRIER),
+    Group("rloo, reward model", {**SETTINGS, "reward_funcs": REWARD_MODEL}, generators=(2, 4), resumed_from=(3,)),
+    Group("rloo, tool", {**SETTINGS, **TOOLS}, generators=(1, 2, 3, 4), resumed_from=EVERY_BARRIER),
+    Group("rloo, lag 2", {**SETTINGS, **REWARD, "lag": 2}, generators=(2, 4), resumed_from=EVERY_BARRIER),
+    Group("rloo, killed", {**SETTINGS, **REWARD, "total_episodes": KILLED_UPDATES * BATCH}, kills=KILLS),
     *(
         Group(name, {**SETTINGS, **REWARD, "algorithm": name, "steps_per_generation": 2}, resumed_from=(3,))
         for name in ("online_dpo", "ppo", "grpo", "best_of_k")
@@ -112,6 +117,7 @@ def compare_all(folder: Path, announcer: Announcer) -> list[Compared]:
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(3, 8))) for _ in range(40)]
     write_lines(prompts, [{"prompt": text} for text in texts])
     models = {kind: _folder(folder / kind, kind, texts) for kind in sorted({group.kind for group in GROUPS})}
+    _write_reward_model(models["llama"], folder, texts)
     found = []
     for group in GROUPS:
         announcer.begin(group.name)
@@ -126,8 +132,8 @@ def _compared(group: Group, model: Path, prompts: Path, folder: Path) -> list[Co
     for number in group.generators:
         where: dict[str, Any] = {"backend": "processes", "num_executors": number}
         runs[f"{number} generators"] = _train(group, model, prompts, folder / f"{number}", **where)
-        sleeping = folder / f"{number}-sleeping"
-        runs[f"{number} generators, sleeping"] = _train(group, model, prompts, sleeping, **where, jitter_seconds=0.01)
+    sleeping: dict[str, Any] = {**where, "jitter_seconds": 0.01}
+    runs[f"{number} generators, sleeping"] = _train(group, model, prompts, folder / "sleeping", **sleeping)
     for updates in group.resumed_from:
         path, steps = folder / f"resumed-{updates}", updates * BATCH
         _train(group, model, prompts, path, backend="inline", total_episodes=steps)
@@ -156,6 +162,8 @@ def _killed(group: Group, model: Path, prompts: Path, run_dir: Path) -> Path:
 
 def _train(group: Group, model: Path, prompts: Path, run_dir: Path, total_episodes: int = 0, **where: Any) -> Path:
     settings = {**group.settings, **({"total_episodes": total_episodes} if total_episodes else {})}
+    if settings.get("reward_funcs") == REWARD_MODEL:
+        settings["reward_funcs"] = str(model.parent / REWARD_MODEL)
     htsrl.rlhf(model, prompts, placement=_placement(run_dir, **where), **settings)
     return run_dir
 
@@ -182,6 +190,16 @@ def _folder(folder: Path, kind: str, texts: Sequence[str]) -> Path:
     return folder
 
 
+def _write_reward_model(model: Path, folder: Path, texts: Sequence[str]) -> None:
+    """One that has learned for two steps."""
+    from htsrl.language.reward_models import train_reward_model
+    from htsrl.language.supervised import FitSettings
+
+    pairs = folder / "pairs.jsonl"
+    write_lines(pairs, [{"prompt": text, "chosen": " LORD", "rejected": " the the"} for text in texts])
+    train_reward_model(model, pairs, folder / REWARD_MODEL, FitSettings(1e-3, max_steps=2))
+
+
 def table(compared: Sequence[Compared]) -> Table:
     """A line for each group."""
     rows = []
@@ -191,9 +209,9 @@ def table(compared: Sequence[Compared]) -> Table:
         names = ", ".join(f"{run.run} {run.restarts} times" if run.restarts else run.run for run in own)
         rows.append([group, f"{equal} of {len(own)}", names, f"`{own[0].digest}`"])
     note = (
-        f"{UPDATES} updates (killed: 40) of {BATCH} completions each; equal: hashes of tokens, log-probabilities, "
-        "scores and weights of every update. In every run the learner asserted, for every token, that the "
-        " generator's log-probability is its own for the version that drew it. "
+        f"{UPDATES} updates (killed: {KILLED_UPDATES}) of {BATCH} completions each; equal: hashes of tokens, "
+        "log-probabilities, scores and weights of every update. In every run the learner asserted, for every token, "
+        "that the generator's log-probability is its own for the version that drew it. "
         "Sleeping: up to 10 ms before work of every process. "
         f"Slow reward: sleeps {SLEEP_SECONDS * 1000:g} ms times a Pareto variable of shape {PARETO_SHAPE:g}. "
         "Killed: generators and learner die of SIGKILL, time and again, between a write and the word that it counts. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from htsrl_bench.language.bible import write_pairs, write_texts
+from htsrl_bench.language.bible import SIZES, write_pairs, write_texts
 from htsrl_bench.language.pairs import NUM_PAIRS, two_of_each
 
 BATCH = 64
@@ -15,9 +15,15 @@ BATCH = 64
 class Prepared:
     """A folder with it; made once."""
 
-    folder: Path
+    runs: Path
     sft_steps: int
     num_pairs: int = NUM_PAIRS
+    size: str = "small"
+
+    @property
+    def folder(self) -> Path:
+        """Another one for everything that makes another model."""
+        return self.runs / f"{self.size}-sft-{self.sft_steps}-pairs-{self.num_pairs}"
 
     @property
     def model(self) -> Path:
@@ -42,7 +48,7 @@ class Prepared:
         from htsrl.language.supervised import FitSettings
 
         if not (self.folder / "new").is_dir():
-            write_texts(self.folder)
+            write_texts(self.folder, SIZES[self.size])
         if not self.model.is_dir():
             settings = FitSettings(1e-3, max_steps=self.sft_steps, per_device_train_batch_size=BATCH, max_length=256)
             sft(self.folder / "new", self.folder / "examples.jsonl", self.model, settings)

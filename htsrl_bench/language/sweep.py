@@ -39,21 +39,35 @@ class Point:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much each run may learn."""
+    """What all runs of a table have in common."""
 
     updates: int
     """Optimizer steps."""
     batch: int
     """Completions of each."""
+    num_generations: int = 2
+    """K: completions of a prompt."""
+    num_iterations: int = 1
+    """T: how often a rollout is gone through."""
+
+    @property
+    def name(self) -> str:
+        return f"updates-{self.updates}-batch-{self.batch}-k-{self.num_generations}-t-{self.num_iterations}"
+
+
+def runs_folder(runs: Path, prepared: Prepared, budget: Budget) -> Path:
+    """Where runs are kept: those of another model or budget have another folder."""
+    return runs / f"{prepared.folder.name}-{budget.name}"
 
 
 def config_of(point: Point, prepared: Prepared, budget: Budget, placement: Placement) -> Config:
     """N minibatches come from a rollout that is N times as large, so all runs see as many completions in an update."""
     from htsrl.language.rlhf import rlhf_config
 
-    if budget.updates % point.minibatches:
+    if budget.updates % (steps := point.minibatches * budget.num_iterations):
         raise ConfigError(
-            f"updates={budget.updates} is no multiple of {point.minibatches} minibatches; use one that is"
+            f"updates={budget.updates} is no multiple of the {steps} optimizer steps on a rollout ({point.minibatches} "
+            f"minibatches, {budget.num_iterations} times); use one that is"
         )
     return rlhf_config(
         prepared.model,
@@ -61,13 +75,14 @@ def config_of(point: Point, prepared: Prepared, budget: Budget, placement: Place
         [str(prepared.proxy), GOLD],
         point.loss,
         placement,
-        total_episodes=budget.updates * budget.batch,
+        total_episodes=budget.updates * budget.batch // budget.num_iterations,
         generation_batch_size=budget.batch * point.minibatches,
         steps_per_generation=point.minibatches,
         reward_weights=[1.0, 0.0],  # gold is looked at, and not learned from
         eval_prompts=str(prepared.held_out),
         max_completion_length=COMPLETION_TOKENS,
-        num_generations=2,
+        num_generations=budget.num_generations,
+        num_iterations=budget.num_iterations,
         learning_rate=point.learning_rate,
         seed=point.seed,
         **({"schedule": "sync"} if point.lag == 0 else {"lag": point.lag}),
@@ -137,7 +152,8 @@ def table(documents: Sequence[Mapping[str, Any]], budget: Budget) -> Table:
         )
     starts = [run["start"] for run in documents if run.get("start") is not None]
     note = (
-        f"{budget.updates} updates of {budget.batch} completions each; mean (lowest to highest) of the seeds. Win "
+        f"{budget.updates} updates of {budget.batch} completions each, {budget.num_generations} of each prompt, every "
+        f"rollout {budget.num_iterations} times; mean (lowest to highest) of the seeds. Win "
         f"rate: per cent of {NUM_EVALUATED} held-out prompts whose completion, drawn once, the gold reward puts above "
         f"the Bible's own; {100 * starts[0]:.1f} for the SFT model. N: minibatches of a rollout, which is N times as "
         "large. Proxy: what is learned from, and KL: to the SFT model, both of the last rollout; best_of_k has no "

@@ -11,9 +11,20 @@ from htsrl.config import Placement
 from htsrl.errors import ConfigError
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.command_line import bench_command
+from htsrl_bench.language.bible import SIZES
 from htsrl_bench.language.pairs import NUM_PAIRS
 from htsrl_bench.language.prepared import Prepared
-from htsrl_bench.language.sweep import Budget, Point, config_of, found, highlights, learned, runs_table, table
+from htsrl_bench.language.sweep import (
+    Budget,
+    Point,
+    config_of,
+    found,
+    highlights,
+    learned,
+    runs_folder,
+    runs_table,
+    table,
+)
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, publish
 
@@ -40,6 +51,12 @@ class LanguageTable:
     """Optimizer steps of a run."""
     batch: int = 128
     """Completions of each."""
+    num_generations: int = 2
+    """K: completions of each prompt."""
+    num_iterations: int = 1
+    """T: how often each rollout is gone through; updates count every optimizer step."""
+    size: str = "small"
+    """Of the model: small or large."""
     sft_steps: int = 800
     """Of the model that all runs begin with."""
     pairs: int = NUM_PAIRS
@@ -61,18 +78,22 @@ class LanguageTable:
             Point(loss, lag, minibatches, seed, rates[loss])
             for seed, minibatches, lag, loss in product(self.seeds, self.minibatches, self.lags, self.losses)
         ]
-        provenance, budget = Provenance.take(), Budget(self.updates, self.batch)
-        prepared = Prepared(self.runs / "prepared", self.sft_steps, self.pairs)
+        if self.size not in SIZES:
+            raise ConfigError(f"size {self.size!r} is not known; choose among {', '.join(SIZES)}")
+        provenance = Provenance.take()
+        budget = Budget(self.updates, self.batch, self.num_generations, self.num_iterations)
+        prepared = Prepared(self.runs, self.sft_steps, self.pairs, self.size)
         prepared.make()
+        folder = runs_folder(self.runs, prepared, budget)
         backend: Literal["inline", "processes"] = "inline" if self.inline else "processes"
         placement = Placement(backend, tensorboard=False, progress="off", log_every_steps=1)
         configs = {point.name: config_of(point, prepared, budget, placement) for point in points}
         announcer, documents = Announcer(len(points)), []
         for point in points:
             announcer.begin(point.name)
-            run_dir, kept = self.runs / point.name, found(point, self.runs)
+            run_dir, kept = folder / point.name, found(point, folder)
             config = replace(configs[point.name], placement=replace(placement, run_dir=run_dir))
-            documents.append(kept or learned(point, config, self.runs))
+            documents.append(kept or learned(point, config, folder))
             announcer.end(f"win rate {documents[-1]['win_rate']}{' (kept from before)' if kept else ''}")
         record = Record(
             name=self.name,

@@ -25,6 +25,7 @@ class LanguageBitsTable:
         with TemporaryDirectory(prefix="htsrl-bench-") as folder:
             compared = compare_all(Path(folder), Announcer(len(GROUPS)))
         equal = sum(run.is_equal for run in compared)
+        killed = sum(run.restarts for run in compared)
         record = Record(
             name="language-bits",
             command=bench_command("language-bits", self),
@@ -34,7 +35,12 @@ class LanguageBitsTable:
             summary={
                 "runs": len(compared),
                 "equal": equal,
-                "highlights": {"runs on text, against the first of their group": f"{equal} of {len(compared)} equal"},
+                "killed": killed,
+                "highlights": {
+                    "runs on text, against the first of their group": (
+                        f"{equal} of {len(compared)} equal, {killed} processes killed"
+                    )
+                },
             },
             tables=[table(compared)],
         )

@@ -60,8 +60,18 @@ def test_win_rates_are_compared_with_those_of_the_same_seeds() -> None:
 
 def test_updates_that_do_not_divide_into_rollouts_are_refused(tmp_path: Path) -> None:
     point, prepared = sweep.Point("rloo", 1, 32, 1, 1e-4), Prepared(tmp_path, 1)
-    with pytest.raises(ConfigError, match="updates=10 is no multiple of 32 minibatches"):
-        sweep.config_of(point, prepared, sweep.Budget(10, 4), Placement())
+    with pytest.raises(ConfigError, match=r"updates=10 is no multiple of the 64 optimizer steps .*\(32 minibatches, 2"):
+        sweep.config_of(point, prepared, sweep.Budget(10, 4, num_iterations=2), Placement())
+
+
+def test_runs_of_another_model_or_budget_are_kept_apart(tmp_path: Path) -> None:
+    prepared, budget = Prepared(tmp_path, 800), sweep.Budget(48, 64)
+    models = [prepared, Prepared(tmp_path, 100), Prepared(tmp_path, 800, 16), Prepared(tmp_path, 800, size="large")]
+    changes = [{"updates": 8}, {"batch": 8}, {"num_generations": 4}, {"num_iterations": 2}]
+    budgets = [budget, *(dataclasses.replace(budget, **change) for change in changes)]
+    folders = {sweep.runs_folder(tmp_path, model, own) for model in models for own in budgets}
+    assert len(folders) == len(models) * len(budgets)
+    assert len({model.folder for model in models} | folders) == len(folders) + len(models)
 
 
 def test_a_run_whose_bits_differ_shows_in_its_groups_line() -> None:
