@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from htsrl.checkpoint.files import holds_any
+from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config import Config, Experiment, Placement
+from htsrl.config.check import check
 from htsrl.config.command_line import train_command
+from htsrl.config.file import differences
 from htsrl.errors import ConfigError
 from htsrl.evaluate import evaluate
 from htsrl.metrics.episode_progress import EpisodeProgress
@@ -68,8 +71,9 @@ class Learning:
         return learned
 
     def found(self, task: Learnable, way: str, seed: int) -> Learned | None:
-        """A run that has finished before; ConfigError where one of other settings did, or was begun."""
+        """A run that has finished before; ConfigError where one of other settings did or was begun, or none can be."""
         name, config = _name(task, way, seed), self.config(task, way, seed)
+        check(config)
         learned, folder = self.finished.find(name, config), self.finished.place_of(name)
         if folder is not None and has_begun(folder):
             check_is_same(folder, config)
@@ -143,8 +147,12 @@ def has_begun(folder: RunFolder) -> bool:
 
 
 def check_is_same(folder: RunFolder, config: Config) -> None:
-    if folder.load_config().experiment != config.experiment:
-        raise ConfigError(f"{folder.path} holds a run with other settings; choose another folder, or remove it")
+    # Both checked: the folder has the numbers that were left to htsrl, such as the minibatches.
+    begun, asked = check(folder.load_config()), check(config)
+    if changed := list(differences(experiment_document(begun), experiment_document(asked))):
+        raise ConfigError(
+            f"{folder.path} holds a run with other settings ({'; '.join(changed)}); choose another folder, or remove it"
+        )
 
 
 def tables(goal: float, learned: Sequence[Learned]) -> list[Table]:

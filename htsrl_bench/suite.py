@@ -6,7 +6,7 @@ and confirmed on others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from htsrl.algorithms.a2c import A2C
@@ -14,10 +14,16 @@ from htsrl.algorithms.ppo import PPO
 from htsrl.config import Experiment, Network
 from htsrl.config.presets import preset
 from htsrl.errors import ConfigError
-from htsrl_bench.ways import in_way
+from htsrl_bench.ways import in_way, way_named
 
 CHOOSING = ("cartpole", "acrobot", "pendulum", "hopper", "inverted-double-pendulum")
 """On which settings may be chosen; all others confirm."""
+
+OFFERED: Mapping[str, Sequence[str]] = {
+    "ppo": ("sync", "hts", "hts-recentered", "hts-decoupled", "hts-delayed-update", "hts-uncorrected"),
+    "a2c": ("sync", "hts", "hts-vtrace", "hts-importance", "hts-uncorrected"),
+}
+"""Ways by algorithm; `lag-K` is another."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,11 @@ class SuiteTask:
 
     def with_seed(self, seed: int, way: str) -> Experiment:
         return in_way(replace(self.experiment, seed=seed), way)
+
+    def with_at_most(self, steps: int | None) -> SuiteTask:
+        if steps is None or steps >= self.experiment.total_steps:
+            return self
+        return replace(self, experiment=replace(self.experiment, total_steps=steps))
 
 
 PENDULUM_PPO = PPO(learning_rate=1e-3, discount=0.9, num_minibatches=32)
@@ -96,3 +107,16 @@ def suite_tasks(names: tuple[str, ...], algo: str) -> list[SuiteTask]:
             raise ConfigError(f"task {name!r} is not known for {algo}; choose among {', '.join(groups)}, {known}")
         found += groups.get(name) or [SUITE[f"{name}-{algo}"]]
     return list({task.name: task for task in found}.values())
+
+
+def check_ways(ways: Sequence[str], algo: str) -> None:
+    """ConfigError for the first in which a suite cannot be learned."""
+    for name in ways:
+        way = way_named(name)
+        if way.schedule == "async":
+            raise ConfigError(
+                f"way {name} has the lag of who happens to be quicker, and in a suite the roles of a run take turns on "
+                "one core, which is next to no lag; compare it in processes: htsrl bench learning --ways sync async"
+            )
+        if name not in OFFERED[algo] and way.lag is None:
+            raise ConfigError(f"way {name} is not for {algo} in a suite; use {', '.join(OFFERED[algo])} or lag-K")

@@ -114,7 +114,7 @@ def summary(tasks: Sequence[TaskVerdict], ways: Sequence[str]) -> dict[str, Any]
     }
 
 
-def tables(tasks: Sequence[TaskVerdict], ways: Sequence[str]) -> list[Table]:
+def tables(tasks: Sequence[TaskVerdict], ways: Sequence[str], notes: Sequence[str] = ()) -> list[Table]:
     others = [way for way in ways if way != BASELINE]
     num_seeds = len(tasks[0].final[BASELINE])
     rows = [
@@ -134,7 +134,7 @@ def tables(tasks: Sequence[TaskVerdict], ways: Sequence[str]) -> list[Table]:
         f"{num_seeds} seed{'s' * (num_seeds > 1)}; differences are means over paired seeds with their 95 % interval "
         "(Student's t), `*` where it leaves out 0. The end is the last tenth of training, 100 episodes at a time."
     )
-    return [*_over_all(tasks, ways), Table(headings, rows, [note])]
+    return [*_over_all(tasks, ways), Table(headings, rows, [note, *notes])]
 
 
 def _over_all(tasks: Sequence[TaskVerdict], ways: Sequence[str]) -> list[Table]:

@@ -33,8 +33,15 @@ WORKS: Mapping[str, Experiment] = STANDARD | {
     name + IN_HALF: replace(STANDARD[name], network=replace(STANDARD[name].network, precision="bfloat16"))
     for name in WITH_IMAGES
 }
-PACKAGES = {"pong": "ale_py", "breakout": "ale_py", "halfcheetah": "mujoco", "football": "gfootball"}
-"""What a work needs besides htsrl itself, by the first word of its name."""
+PACKAGES = {
+    "pong": "ale_py",
+    "breakout": "ale_py",
+    "football": "gfootball",
+    **dict.fromkeys(("halfcheetah", "hopper", "walker2d", "swimmer", "inverted"), "mujoco"),
+    **dict.fromkeys(("lunar", "bipedal"), "Box2D"),
+    "minigrid": "minigrid",
+}
+"""What a work or a task needs besides htsrl itself, by the first word of its name."""
 
 
 def known(names: Sequence[str]) -> None:
@@ -47,7 +54,7 @@ def known(names: Sequence[str]) -> None:
 
 
 def split_by_installed(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The works whose simulator is here, and those whose is not, which are reported."""
+    """The works or tasks whose simulator is here, and those whose is not, which are reported."""
     here: list[str] = []
     missing: list[str] = []
     for name in names:

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from htsrl import A2C, ConfigError, Experiment
-from htsrl_bench import suite
+from htsrl import A2C, Config, ConfigError, Experiment, HtsrlError, Placement
+from htsrl.config.algorithm_settings import algorithm_name
+from htsrl.config.check import check
+from htsrl_bench import suite, works
+from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import Learned
-from htsrl_bench.suite import CHOOSING, SUITE, SuiteTask, suite_tasks
+from htsrl_bench.learning import Learning
+from htsrl_bench.parallel_learning import LearningJob, learn_ahead
+from htsrl_bench.suite import CHOOSING, OFFERED, SUITE, SuiteTask, suite_tasks
 from htsrl_bench.suite_plot import draw_suite
 from htsrl_bench.suite_verdict import TaskVerdict, aggregate, learnable, tables
 from htsrl_bench.tables.suite import SuiteTable
@@ -84,3 +89,78 @@ def test_runs_on_several_cores_are_kept_and_not_trained_again(
     capsys.readouterr()
     assert replace(command, parallel=1).run() == 0
     assert "2 of 2 runs have finished before" in capsys.readouterr().err
+
+
+def test_the_first_run_that_fails_is_named_and_no_other_is_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The first ends before its first episode, which is no learning curve; the second could be learned.
+    short, whole = (
+        SuiteTask(f"{steps}-a2c", Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, total_steps=steps))
+        for steps in (10, 400)
+    )
+    placement = Placement(backend="inline", tensorboard=False, check_env=False)
+    learning = Learning(("sync",), (1,), placement, FinishedRuns(tmp_path), evaluation_episodes=1)
+    jobs = [LearningJob(task, "sync", seed) for task in (short, whole) for seed in (1, 2)]
+    with pytest.raises(HtsrlError, match="10-a2c, sync, seed 1: no episode ended during the run"):
+        learn_ahead(learning, jobs, parallel=1)
+    assert "10-a2c, sync, seed 1: HtsrlError\n" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["10-a2c-sync-seed-1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"ways": ("sync", "async")}, "way async has the lag of who happens to be quicker"),
+        ({"ways": ("sync", "hts-vtrace")}, "way hts-vtrace is not for ppo in a suite; use sync, hts, "),
+        ({"ways": ("hts",)}, "sync among the ways"),
+        ({"ways": ("sync", "lag-999")}, "lag=999"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_trained(
+    tmp_path: Path, changes: dict[str, tuple[str, ...]], complaint: str
+) -> None:
+    command = replace(SuiteTable(("cartpole", "halfcheetah"), finished_runs=tmp_path, output=tmp_path), **changes)
+    with pytest.raises(ConfigError, match=complaint):
+        command.run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_environment_that_cannot_be_made_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = {
+        name: SuiteTask(name, Experiment(env, algorithm=A2C()))
+        for name, env in {"cartpole-a2c": "CartPole-v1", "chess-a2c": "Chess-v0"}.items()
+    }
+    monkeypatch.setattr(suite, "SUITE", tasks)
+    with pytest.raises(ConfigError, match="'Chess-v0' is not a registered environment"):
+        SuiteTable(("all",), "a2c", finished_runs=tmp_path, output=tmp_path).run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_tasks_whose_simulator_is_missing_are_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, total_steps=400)
+    tasks = {name: SuiteTask(name, tiny) for name in ("cartpole-a2c", "lunar-lander-a2c")}
+    monkeypatch.setattr(suite, "SUITE", tasks)
+    monkeypatch.setitem(works.PACKAGES, "lunar", "no_such_package")
+    SuiteTable(("all",), "a2c", seeds=(1,), finished_runs=tmp_path / "runs", output=tmp_path).run()
+    assert "lunar-lander-a2c" in capsys.readouterr().err.splitlines()[0]
+    said = (tmp_path / "suite-a2c.md").read_text()
+    assert "Left out, for the simulator is not installed: lunar-lander-a2c." in said
+    assert json.loads((tmp_path / "suite-a2c.json").read_text())["summary"]["tasks"][0]["name"] == "cartpole-a2c"
+
+
+@pytest.mark.parametrize("task", SUITE.values(), ids=SUITE)
+def test_every_task_can_be_learned_in_every_way_that_is_offered(task: SuiteTask) -> None:
+    for way in OFFERED[algorithm_name(task.experiment.algorithm)]:
+        checked = check(Config(task.with_seed(1, way), Placement(backend="inline")))
+        assert checked.experiment.schedule == ("sync" if way == "sync" else "hts")
+
+
+def test_a_task_can_be_cut_short() -> None:
+    task = SUITE["cartpole-ppo"]
+    assert task.with_at_most(None) is task.with_at_most(10**9) is task
+    assert task.with_at_most(5000).with_seed(3, "sync").total_steps == 5000
