@@ -35,35 +35,34 @@ def learn_ahead(learning: Learning, jobs: Sequence[LearningJob], parallel: int) 
     missing = [job for job in jobs if learning.found(job.task, job.way, job.seed) is None]
     print(f"{len(jobs) - len(missing)} of {len(jobs)} runs have finished before", file=sys.stderr)
     waiting, under_way, number = list(reversed(missing)), dict[Future[float], LearningJob](), 0
-    with ProcessPoolExecutor(
-        parallel, get_context("spawn"), die_with_parent, (os.getpid(),), max_tasks_per_child=1
-    ) as pool:
-        while waiting or under_way:
-            # As many as there are processes: what the pool has taken, it trains, whatever happens meanwhile.
-            while waiting and len(under_way) < parallel:
-                job = waiting.pop()
-                under_way[pool.submit(_learn, learning, job)] = job
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                job, number = under_way.pop(future), number + 1
-                score = _score(future, job, len(under_way))
-                print(f"[{number}/{len(missing)}] {job}: score {score:.4g}", file=sys.stderr, flush=True)
+    while waiting or under_way:
+        while waiting and len(under_way) < parallel:
+            job = waiting.pop()
+            under_way[_begin(learning, job)] = job
+        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+            job, number = under_way.pop(future), number + 1
+            print(f"[{number}/{len(missing)}] {job}: score {_score(future, job):.4g}", file=sys.stderr, flush=True)
 
 
-def _score(future: Future[float], job: LearningJob, num_others: int) -> float:
+def _begin(learning: Learning, job: LearningJob) -> Future[float]:
+    """In a pool of its own: a common one trains what it was given, whatever happens meanwhile, and one that replaces
+    its processes after a task each may forget to (https://github.com/python/cpython/issues/115634)."""
+    pool = ProcessPoolExecutor(1, get_context("spawn"), die_with_parent, (os.getpid(),))
+    future = pool.submit(_learn, learning, job)
+    pool.shutdown(wait=False)
+    return future
+
+
+def _score(future: Future[float], job: LearningJob) -> float:
     try:
         return future.result()
     except BrokenProcessPool as error:
         raise HtsrlError(
-            f"the process of a run was killed, of {job} or one beside it; with less memory at a time (--parallel) the "
-            "same command continues"
+            f"the process of {job} was killed; the same command continues, with fewer at a time (--parallel) in less "
+            "memory"
         ) from error
-    except BaseException as error:
-        # Said at once, not once the others have finished.
-        others = f"; {num_others} others under way are finished, and kept" if num_others else ""
-        print(f"{job}: {type(error).__name__}{others}", file=sys.stderr, flush=True)
-        if isinstance(error, HtsrlError):
-            raise HtsrlError(f"{job}: {error}") from error
-        raise
+    except HtsrlError as error:
+        raise HtsrlError(f"{job}: {error}") from error
 
 
 def _learn(learning: Learning, job: LearningJob) -> float:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from htsrl.statistics.aggregates import Floats, interquartile_mean, performance_profile
 from htsrl.statistics.intervals import CONFIDENCE, Interval, t_quantile
@@ -29,16 +31,49 @@ def interquartile_interval(scores_by_task: Scores) -> Interval | None:
     None where a task has a single run, or there are too few to know.
     """
     strata = [np.asarray(scores, dtype=np.float64) for scores in scores_by_task]
-    every = np.sort(np.concatenate(strata))
-    if min(map(len, strata)) < 2 or (len(strata) > 1 and len(every) < MIN_RUNS):
+    if not _shows_spread(strata):
         return None
-    cut = len(every) // 4
-    low, high = every[cut], every[len(every) - cut - 1]
-    left = [int(((scores >= low) & (scores <= high)).sum()) for scores in strata]
-    scale = len(every) / (len(every) - 2 * cut)
-    half = _half_width([np.clip(scores, low, high) * scale for scores in strata], left)
-    mean = interquartile_mean(every[None])
+    influences = [_Influence.on_the_middle(scores, strata) for scores in strata]
+    half = _half_width([one.values for one in influences], [int(one.is_left.sum()) for one in influences])
+    mean = interquartile_mean(np.concatenate(strata)[None])
     return Interval(mean, mean - half, mean + half, min(map(len, strata)))
+
+
+def interquartile_difference(ours_by_task: Scores, theirs_by_task: Scores) -> Interval | None:
+    """The interquartile mean of ours less that of theirs, where a run of each has a seed in common, in order.
+
+    None where an interval of either is. What a seed does to both runs cancels out, as in `paired_interval`.
+    """
+    sides = [[np.asarray(scores, dtype=np.float64) for scores in by_task] for by_task in (ours_by_task, theirs_by_task)]
+    if not all(map(_shows_spread, sides)):
+        return None
+    ours, theirs = ([_Influence.on_the_middle(scores, strata) for scores in strata] for strata in sides)
+    pairs = list(zip(ours, theirs, strict=True))
+    left = [int((one.is_left | other.is_left).sum()) for one, other in pairs]
+    half = _half_width([one.values - other.values for one, other in pairs], left)
+    own, other = (interquartile_mean(np.concatenate(strata)[None]) for strata in sides)
+    return Interval(own - other, own - other - half, own - other + half, min(map(len, sides[0])))
+
+
+def _shows_spread(strata: Sequence[Floats]) -> bool:
+    total = sum(map(len, strata))
+    return min(map(len, strata)) >= 2 and (len(strata) == 1 or total >= MIN_RUNS)
+
+
+@dataclass(frozen=True)
+class _Influence:
+    """Of a task's scores on the interquartile mean of all: those beyond the middle half count as its ends."""
+
+    values: Floats
+    is_left: NDArray[np.bool_]
+
+    @classmethod
+    def on_the_middle(cls, scores: Floats, strata: Sequence[Floats]) -> _Influence:
+        every = np.sort(np.concatenate(strata))
+        cut = len(every) // 4
+        low, high = every[cut], every[len(every) - cut - 1]
+        scale = len(every) / (len(every) - 2 * cut)
+        return cls(np.clip(scores, low, high) * scale, (scores >= low) & (scores <= high))
 
 
 def profile_band(scores_by_task: Scores, thresholds: Sequence[float]) -> tuple[Floats, Floats] | None:
