@@ -7,7 +7,7 @@ so that two runs that differ can be told where they parted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from htsrl.errors import RunFolderError
 from htsrl.plain_files import parsed, read_plain
 
 HEX_DIGITS = frozenset("0123456789abcdef")
+LINKS_BETWEEN_LOOKS = 1000
 SHORT = 8  # hex digits of a hash that only helps to locate a difference
 
 
@@ -104,8 +105,9 @@ class DigestChain:
         return Link(update, self.chain, parameters, batch.tensors, batch.envs, short)
 
 
-def read_links(run_dir: Path) -> list[Link]:
-    """The links of a run, oldest first; the last line may have been cut by a kill, any other damage is an error."""
+def read_links(run_dir: Path, watch: Callable[[int], None] = lambda num_read: None) -> list[Link]:
+    """The links of a run, oldest first; the last line may have been cut by a kill, any other damage is an error.
+    `watch` is told now and then how many were read."""
     path = run_dir / "digest.jsonl"
     if not path.is_file():
         raise RunFolderError(f"{run_dir} holds no digest.jsonl; is it the folder of a run?")
@@ -115,7 +117,12 @@ def read_links(run_dir: Path) -> list[Link]:
         raise RunFolderError(f"{path} cannot be read: {error.strerror}") from error
     if not lines:
         raise RunFolderError(f"{path} is empty: the run finished no update")
-    return [_parsed(line, update, path) for update, line in enumerate(lines)]
+    links = []
+    for update, line in enumerate(lines):
+        links.append(_parsed(line, update, path))
+        if update % LINKS_BETWEEN_LOOKS == 0:
+            watch(update)
+    return links
 
 
 def _parsed(line: bytes, update: int, path: Path) -> Link:

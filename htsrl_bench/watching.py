@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import statistics
@@ -148,8 +149,9 @@ def _grown(begun: Mapping[str, float | None], ended: Mapping[str, float | None],
 def _evaluator_cpu(run_dir: Path) -> float:
     """CPU seconds beside training: the last version is evaluated when training is over."""
     path = run_dir / "evaluations.jsonl"
-    evaluations = sorted(read_json_lines(path), key=lambda line: line["step"] or 0) if path.exists() else []
-    return sum(line["cpu_seconds"] or 0.0 for line in evaluations[:-1])
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    last = max((line["step"] for line in lines), default=0)
+    return sum(float(line["cpu_seconds"]) for line in lines if line["step"] < last)
 
 
 def _cpu_of_all(pids: Sequence[int]) -> float:

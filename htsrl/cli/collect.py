@@ -16,6 +16,7 @@ from htsrl.datasets.minari import check_id, write_minari
 from htsrl.datasets.write import check_can_be_made, write_dataset
 from htsrl.errors import ConfigError
 from htsrl.metrics.episode_progress import EpisodeProgress
+from htsrl.metrics.line_progress import LineProgress
 from htsrl.plain_files import printable
 from htsrl.runs.collect import Collected, collect, collect_at_random
 from htsrl.runs.play import Watch
@@ -52,6 +53,7 @@ class Collect:
         with EpisodeProgress(self.episodes) as progress:
             dataset = self._at_random(asked, progress.update) if self.random else self._of_run(asked, progress.update)
         write(dataset, self.out, self.format)
+        describe(dataset, self.out)
         return 0
 
     def _of_run(self, asked: Collected, watch: Watch) -> Dataset:
@@ -85,7 +87,16 @@ class MergeDatasets:
         if not self.sources:
             raise ConfigError("no dataset is named; give one or more folders")
         check_target(self.out, self.format)
-        write(merged([open_dataset(source) for source in self.sources]), self.out, self.format)
+        with LineProgress() as progress:
+            opened = []
+            for number, source in enumerate(self.sources, start=1):
+                progress.show(printable(f"opening {number} of {len(self.sources)}, {source}"))
+                opened.append(open_dataset(source))
+            progress.show(f"putting {sum(of.num_steps for of in opened):,} steps together")
+            whole = merged(opened)
+            progress.show(f"writing {whole.num_steps:,} steps")
+            write(whole, self.out, self.format)
+        describe(whole, self.out)
         return 0
 
 
@@ -95,11 +106,14 @@ def check_target(out: str, to: Format) -> None:
 
 
 def write(dataset: Dataset, out: str, to: Format) -> None:
-    """Write it, and say what it is."""
     if to == "minari":
         write_minari(dataset, out)
     else:
         write_dataset(dataset, Path(out))
+
+
+def describe(dataset: Dataset, out: str) -> None:
+    """Say what was written."""
     returns = dataset.returns()
     print(f"episodes {dataset.num_episodes:,}, {dataset.num_steps:,} steps")
     print(f"return   {returns.mean():.2f}, from {returns.min():.2f} to {returns.max():.2f}")

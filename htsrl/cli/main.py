@@ -25,6 +25,7 @@ from htsrl.errors import ConfigError, HtsrlError
 from htsrl.evaluate import evaluate
 from htsrl.metrics.episode_progress import EpisodeProgress
 from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.line_progress import LineProgress
 from htsrl.placements.collector import collector_of
 from htsrl.plain_files import printable
 from htsrl.processes.interrupts import Terminated, end_at_second_signal
@@ -112,7 +113,8 @@ class Compare:
     """Folder of the other."""
 
     def run(self) -> int:
-        comparison = compare(self.run_a, self.run_b)
+        with LineProgress() as progress:
+            comparison = compare(self.run_a, self.run_b, lambda line: progress.show(printable(line)))
         print(printable("\n".join(comparison.lines)))
         return 0 if comparison.are_identical else 1
 

@@ -10,6 +10,7 @@ import tyro
 
 from htsrl.errors import ConfigError
 from htsrl.metrics.line_file import warn_on_stderr
+from htsrl.metrics.line_progress import LineProgress
 from htsrl.plain_files import printable
 
 Repeatable = tyro.conf.UseAppendAction[tuple[str, ...]]
@@ -47,12 +48,16 @@ class ReportCommand:
 
         ranges = dict(map(_score_range, self.score_range))
         warn_on_stderr("reading   " + printable(", ".join(self.runs)))
-        gathered = gather(self.runs)
+        with LineProgress() as progress:
+            gathered = gather(self.runs, lambda num_read: progress.show(f"read {num_read} runs and sweeps"))
+            progress.show("computing means, intervals and profiles")
+            options = Options(target=self.target, budget_seconds=self.budget_seconds, ranges=ranges)
+            summary = summarise(gathered.runs, options) if gathered.runs else None
+            progress.show("drawing")
+            page = html_page(gathered, summary, self.title)
         for line in gathered.skipped:
             warn_on_stderr(printable(f"left out  {line}"))
-        options = Options(target=self.target, budget_seconds=self.budget_seconds, ranges=ranges)
-        summary = summarise(gathered.runs, options) if gathered.runs else None
-        _write(self.out, html_page(gathered, summary, self.title))
+        _write(self.out, page)
         print(f"report    {self.out}")
         for folder, kind in ((self.png, "png"), (self.svg, "svg")):
             if folder is not None and summary is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from htsrl.dashboard.run import Run
 from htsrl.dashboard.run_files import RunFiles
 from htsrl.dashboard.run_state import held_locks
-from htsrl.dashboard.sweeps import ANALYSIS, MAX_SWEEPS, stamp_text, sweep_name, sweep_view
+from htsrl.dashboard.sweeps import ANALYSIS, MAX_SWEEPS, SWEEP, stamp_text, sweep_name, sweep_view
 
 Parts = tuple[str, ...]
 MAX_DEPTH = 4
@@ -76,7 +76,7 @@ class Catalog:
             }
 
     def sweeps(self) -> list[dict[str, Any]]:
-        """What came of the sweeps that have ended, as far as it can be read."""
+        """What came of the sweeps so far, as far as it can be read."""
         return [view for files in self._sweeps if (view := sweep_view(files)) is not None]
 
     def _refresh(self) -> None:
@@ -174,7 +174,7 @@ def _folders(root: Path, parts: Parts = ()) -> Iterator[tuple[Parts, bool, bool]
         return
     files = {entry.name for entry in listed if entry.is_file(follow_symlinks=False)}
     is_run = "config.json" in files
-    yield parts, is_run, ANALYSIS in files
+    yield parts, is_run, bool({ANALYSIS, SWEEP} & files)
     if not is_run and len(parts) < MAX_DEPTH:
         for entry in listed:
             if entry.is_dir(follow_symlinks=False):

@@ -32,7 +32,8 @@ def table(replay: Replay) -> str:
 
 def _names_of_outputs(replay: Replay) -> list[str]:
     actions = replay.interface.actions
-    return [*(["probabilities"] if actions.categories else []), *(["means"] if actions.num_continuous else [])]
+    of_choices = ["logits", "probabilities"] if actions.categories else []
+    return [*of_choices, *(["means"] if actions.num_continuous else [])]
 
 
 def _lines(replay: Replay) -> Iterator[list[str]]:
@@ -44,6 +45,7 @@ def _lines(replay: Replay) -> Iterator[list[str]]:
         is_found = replay.moment is not None and replay.moment.step == step
         outputs = []
         if actions.categories:
+            outputs.append(_numbers(arrays["logits"][row][..., :num_logits], ".3g", most=18))
             outputs.append(_numbers(arrays["probabilities"][row], ".3f", most=18))
         if actions.num_continuous:
             outputs.append(_numbers(arrays["logits"][row][..., num_logits:], ".4g", most=18))

@@ -6,7 +6,7 @@ import glob
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,15 @@ class Gathered:
     """What could not be read, and why."""
 
 
-def gather(patterns: Sequence[str]) -> Gathered:
-    """Folders of runs, groups and sweeps, folders that hold such, and globs of them; each run once."""
+def gather(patterns: Sequence[str], watch: Callable[[int], None] = lambda num_read: None) -> Gathered:
+    """Folders of runs, groups and sweeps, folders that hold such, and globs of them; each run once. `watch` is told how
+    many were read."""
     runs: dict[Path, ReportedRun] = {}
     sweeps: dict[Path, ReportedSweep] = {}
     skipped: list[str] = []
     for folder in _folders(patterns):
         for path in _units(folder):
+            watch(len(runs) + len(sweeps))
             try:
                 if (path / "sweep.json").is_file():
                     sweeps[path.absolute()] = _read_sweep(path)

@@ -13,6 +13,7 @@ from htsrl.reports.summary import Cell, Summary
 from htsrl.reports.words import final_words, over_seeds, seconds_words, value_words
 
 MAX_TRIALS = 200
+MAX_TIMELINES = 20
 SHORT_CELL, LONG_CELL = 12, 40
 
 
@@ -133,12 +134,15 @@ def _aggregates(summary: Summary) -> str:
 
 
 def _timelines(runs: Sequence[ReportedRun]) -> str:
-    parts = [f"<h3>{_text(run.path)}</h3>{charts.timeline_chart(run.timeline)}" for run in runs[:20] if run.timeline]
+    timed = [run for run in runs if run.timeline]
+    shown = timed[:MAX_TIMELINES]
+    parts = [f"<h3>{_text(run.path)}</h3>{charts.timeline_chart(run.timeline)}" for run in shown]
     if not parts:
         return ""
+    rest = f" The first {len(shown)} of {len(timed)} runs that have one." if len(timed) > len(shown) else ""
     return (
         f'<section><h2>Where the time went</h2><div class="charts">{"".join(f"<div>{part}</div>" for part in parts)}'
-        '</div><p class="note">Seconds by kind, over all workers of a run, from timeline.json.</p></section>'
+        f'</div><p class="note">Seconds by kind, over all workers of a run, from timeline.json.{rest}</p></section>'
     )
 
 
@@ -156,12 +160,15 @@ def _sweep(sweep: ReportedSweep) -> str:
     slices = "".join(f"<div>{drawn}</div>" for name in names if (drawn := charts.slice_chart(sweep, name)))
     best = "" if sweep.best is None else f"<p>Best: trial {_text(sweep.best.get('number'))}.</p>"
     command = "" if sweep.command is None else f"<pre><code>{_text(sweep.command)}</code></pre>"
+    left_out = len(sweep.trials) - len(rows)
+    rest = f"The first {len(rows)} trials; sweep_result.json has {left_out} more." if left_out else ""
     importance = f"<h3>What mattered</h3>{charts.importance_chart(sweep)}" if sweep.importance else ""
     return (
         f"<section><h2>Sweep {_text(sweep.path.name)}</h2>{best}{command}{importance}"
         f'<h3>Trials by setting</h3><div class="charts">{slices}</div>'
         f'<p class="note">Hollow: pruned, with its value when it was given up.</p>'
-        f"<h3>Trials</h3>{_table(['trial', *names, 'objective', 'state'], rows)}</section>"
+        f"<h3>Trials</h3>{_table(['trial', *names, 'objective', 'state'], rows)}"
+        f'<p class="note">{rest}</p></section>'
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from htsrl.checkpoint.of_run import experiment_document
 from htsrl.config.file import differences, from_document
-from htsrl.digest import first_difference, read_links
+from htsrl.digest import Link, first_difference, read_links
 from htsrl.errors import ConfigError, RunFolderError
 from htsrl.plain_files import read_document
 from htsrl.runs.folder import RunFolder
@@ -21,9 +21,13 @@ class Comparison(NamedTuple):
     lines: list[str]
 
 
-def compare(run_a: Path, run_b: Path) -> Comparison:
-    """Of runs that differ, first the experiments' settings that do, then the place."""
-    links_a, links_b = read_links(run_a), read_links(run_b)
+def compare(run_a: Path, run_b: Path, watch: Callable[[str], None] = lambda line: None) -> Comparison:
+    """Of runs that differ, first the experiments' settings that do, then the place. `watch` is told what is read."""
+
+    def links_of(run_dir: Path) -> list[Link]:
+        return read_links(run_dir, lambda num_read: watch(f"read {num_read:,} updates of {run_dir}"))
+
+    links_a, links_b = links_of(run_a), links_of(run_b)
     difference = first_difference(links_a, links_b)
     if difference is None:
         same_kind = all(bool(a.learner) == bool(b.learner) for a, b in zip(links_a, links_b, strict=True))

@@ -26,6 +26,7 @@ from straggler_env import Straggler
 import htsrl
 from htsrl import A2C, Config, Experiment, Placement
 from htsrl.dashboard import catalog
+from htsrl.timeline.kinds import Kind
 from htsrl_bench.chromium import chromium_path, open_chromium
 
 expect.set_options(timeout=20_000)  # a busy machine is slow and not wrong
@@ -48,6 +49,8 @@ class DiesOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
         return super().step(action)
 
 
+ONE_PIXEL = "47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b"
+"""A GIF."""
 LEGEND = ".chart.large .legend li"
 DRAWN = """async () => {
     await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
@@ -261,7 +264,7 @@ def test_a_killed_executor_shows_as_a_restart(page: Page, dashboard: Dashboard, 
     page.goto(dashboard.address)
     page.get_by_role("tab", name="Timeline").click()
     expect(page.get_by_label("Events")).to_contain_text(re.compile(r"restart: executor [01]\b.* at \d"))
-    expect(page.locator("#table tbody tr")).to_contain_text("1")
+    expect(page.locator("#table tbody [data-key=restarts]")).to_have_text("1")
 
 
 def test_a_sweep_shows_what_mattered_and_every_trial(page: Page, dashboard: Dashboard, runs: Path) -> None:
@@ -348,6 +351,68 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Page, dashboar
         page.get_by_role("tab", name=name).click()
         expect(page.locator("#panel")).not_to_be_empty()
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+CONTRASTS = """() => {
+    const light = (color) => {
+        const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map((x) => x / 255)
+            .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const probe = document.body.appendChild(document.createElement('span'));
+    const shown = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const texts = ['text', 'muted', 'accent', 'warn', 'good', 'bad'];
+    const curves = Array.from({length: 10}, (_, i) => `c${i}`);
+    return Object.fromEntries([...texts.flatMap((name) => ['card', 'page', 'hover'].map((on) => [name, on])),
+        ['warn', 'warn-page'], ...curves.map((name) => [name, 'card'])]
+        .map(([name, on]) => [`${name} on ${on}`, ratio(shown(name), shown(on))]));
+}"""
+"""Of texts and curves with what is behind them, as WCAG 2 defines it; it asks for 4.5 of texts, 3 of drawings."""
+
+
+def test_light_and_dark_can_both_be_read_and_nothing_moves_where_that_is_unwanted(
+    page: Page, dashboard: Dashboard, runs: Path
+) -> None:
+    make_timeline(make_run(runs / "a"))
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    page.goto(dashboard.address)
+    expect(page.locator(LEGEND)).to_have_count(1)
+    theme, pages = page.locator("#theme"), []
+    for choice in ("auto", "light", "dark"):
+        expect(theme).to_have_text(f"Theme: {choice}")
+        pages.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
+        contrasts = page.evaluate(CONTRASTS)
+        weak = {what: x for what, x in contrasts.items() if x < (3 if what.startswith("c") else 4.5)}
+        assert weak == {}, choice
+        theme.click()
+    assert pages[0] == pages[2] != pages[1], "auto is as the system has it"
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.locator(".lanes canvas")).to_be_visible()
+    moving = "() => document.getAnimations().filter((one) => one.effect.getTiming().duration > 1).length"
+    assert page.evaluate(moving) == 0
+    durations = """() => [...document.querySelectorAll('*')].map((node) => getComputedStyle(node))
+        .filter((style) => parseFloat(style.transitionDuration) > 0.01 || parseFloat(style.animationDuration) > 0.01
+            || style.scrollBehavior === 'smooth').length"""
+    assert page.evaluate(durations) == 0
+
+
+def test_videos_are_shown_and_every_kind_of_work_has_its_colour(page: Page, dashboard: Dashboard, runs: Path) -> None:
+    run = make_run(runs / "a")
+    kinds = [kind.label for kind in Kind if not kind.label.startswith("wait")]
+    worker = {"name": "learner", "pid": 1, "spans": [[kind, i, 1, None] for i, kind in enumerate(kinds)], "totals": {}}
+    (run / "timeline.json").write_text(json.dumps({"workers": [worker], "environments": []}))
+    (run / "videos").mkdir()
+    (run / "videos" / "step-1.gif").write_bytes(bytes.fromhex(ONE_PIXEL))
+    page.goto(dashboard.address)
+    page.get_by_role("tab", name="Videos").click()
+    expect(page.locator(".videos figcaption")).to_have_text("step-1.gif")
+    page.wait_for_function("() => document.querySelector('.videos img')?.naturalWidth === 1")
+    page.get_by_role("tab", name="Timeline").click()
+    swatches = page.locator("#panel .legend .swatch")
+    expect(swatches).to_have_count(len(kinds))
+    colours = swatches.evaluate_all("(all) => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(set(colours)) == len(kinds)
 
 
 def test_a_page_without_the_token_is_refused(page: Page, dashboard: Dashboard) -> None:

@@ -120,6 +120,23 @@ def test_a_sweep_of_anybody_is_shown_as_far_as_it_can_be_read(dashboard: Dashboa
         assert all(objective == 2.0 for of in sweep["slices"] for _, _, objective, _ in of["trials"])
 
 
+def test_a_sweep_under_way_shows_the_trials_that_have_ended(dashboard: Dashboard, runs: Path) -> None:
+    sweep, settings = runs / "search", {"learning_rate": 0.01}
+    sweep.mkdir()
+    (sweep / "sweep.json").write_text('{"sweep": {"trials": 20}}')
+    before = dashboard.ask("/api/runs").document["sweeps"]
+    assert dashboard.ask("/api/sweeps").document[0]["under_way"] == "0 of 20 trials have ended."
+    journal = [{"number": i, "settings": settings, "value": 2.0 * i, "state": "complete"} for i in range(3)]
+    lines = [*map(json.dumps, journal), "not json", "[]", '{"settings": 3}', '{"number": 4, "unfinished']
+    (sweep / "trials.jsonl").write_text("\n".join(lines))
+    assert dashboard.ask("/api/runs").document["sweeps"] != before
+    shown = dashboard.ask("/api/sweeps").document[0]
+    points = [[i, 0.01, 2.0 * i, "complete"] for i in range(3)]
+    assert shown["slices"] == [{"setting": "learning_rate", "trials": points}]
+    (sweep / "analysis.json").write_text('{"importance": {"learning_rate": 1.0}, "slices": {}}')
+    assert dashboard.ask("/api/sweeps").document[0]["importance"] == [["learning_rate", 1.0]]
+
+
 def test_links_in_a_folder_are_not_followed(dashboard: Dashboard, runs: Path, tmp_path: Path) -> None:
     run = make_run(runs / "a")
     (tmp_path / "secret.json").write_text('{"secret": "seen"}')

@@ -80,7 +80,7 @@ def test_shares_are_of_the_time_between_two_looks(monkeypatch: pytest.MonkeyPatc
     now[0], counters[0] = 110.0, Counters({"learner": 52.5}, np.array([2.0, 4.0]))
     shown.look(steps=20)
     assert shown.busy == {"learner": 0.75}
-    assert shown.slowest is None, "in one look it may be one that lost its core for a moment"
+    assert (shown.slowest,) == (None,), "in one look it may be one that lost its core for a moment"
     now[0], counters[0] = 120.0, Counters({"learner": 55.0}, np.array([3.0, 7.0]))
     shown.look(steps=40)
     slowest = shown.slowest

@@ -8,6 +8,7 @@ import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import pytest
 import htsrl
 from htsrl.cli.report import ReportCommand
 from htsrl.errors import ConfigError
-from htsrl.reports.gather import gather
+from htsrl.reports import page
+from htsrl.reports.gather import ReportedSweep, gather
 from htsrl.reports.summary import Options, summarise
 from htsrl.statistics.aggregates import interquartile_mean, performance_profile
 from htsrl.statistics.band import band_over
@@ -42,6 +44,15 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_dir=run_dir,
     )
     return run_dir
+
+
+def test_what_a_page_leaves_out_it_says() -> None:
+    run = SimpleNamespace(path=Path("run"), timeline={"step": 1.0})
+    assert "The first 20 of 21 runs that have one." in page._timelines([run] * 21)  # type: ignore[list-item]
+    assert "The first" not in page._timelines([run] * 20)  # type: ignore[list-item]
+    trial = {"number": 1, "settings": {"lr": 0.1}, "value": 1.0, "state": "complete"}
+    sweep = ReportedSweep(Path("sweep"), [trial] * 203, None, None, {})
+    assert "The first 200 trials; sweep_result.json has 3 more." in page._sweep(sweep)
 
 
 def made(real_run: Path, path: Path, returns: list[float], **experiment: Any) -> Path:

@@ -1,4 +1,4 @@
-// Sweeps that have ended: how much each setting mattered, and what came of every value that was tried.
+// Sweeps: what came of every value that was tried and, once one has ended, how much each setting mattered.
 
 import { askSweeps } from "./api.js";
 import { byId, element, setOptions, svg } from "./dom.js";
@@ -30,7 +30,7 @@ function draw() {
   setOptions(byId("sweep"), sweeps.map((sweep) => [sweep.name, sweep.name]), shown.name);
   const slices = shown.slices.filter((slice) => slice.trials.length);
   byId("sweep-panel").replaceChildren(
-    importanceTable(shown.importance),
+    shown.under_way ? element("p", { class: "muted", role: "status" }, shown.under_way) : importanceTable(shown.importance),
     element("div", { class: "slices" }, ...slices.map(slicePlot)),
   );
 }

@@ -158,7 +158,7 @@ function runLine(row) {
 function newRunLine(id) {
   const box = element("input", { type: "checkbox", onchange: (event) => choose([id], event.target.checked) });
   const cells = COLUMNS.map((column) => {
-    if (column.key !== "name") return element("td", { class: classOf(column) });
+    if (column.key !== "name") return element("td", { class: classOf(column), "data-key": column.key });
     const open = () => { state.open = id; changed("open"); };
     return element("th", { scope: "row" }, element("button", { type: "button", class: "name", title: "Show this run below", onclick: open }));
   });

@@ -12,9 +12,14 @@ const AXIS = 22;
 const MAX_ENVIRONMENTS = 128;
 const NARROW = 520;
 const CLASSES = ["", "wide", "", "number", "number wide", "number", "number wide"]; // of the table of environments
-const COLORS = {
-  step: 0, reset: 5, inference: 2, learning: 3, gradient: 4, finish_rollout: 9, update: 9, publish: 8, checkpoint: 7,
-  save_state: 7, start: 7,
+const COLORS = { // of work; every kind has one of its own
+  step: "--c0", reset: "--c5", save_state: "--c1", inference: "--c2", learning: "--c3", gradient: "--c4",
+  finish_rollout: "--c6", update: "--c9", publish: "--c8", checkpoint: "--c7", start: "--start",
+};
+const WAITS = { // greys, by whom a worker waits for; for the slowest environment stands out
+  wait_slowest: "--slow", wait_learner: "--wait-learner", wait_orders: "--wait-learner",
+  wait_environments: "--wait-environments", wait_requests: "--wait-environments",
+  wait_answers: "--wait-actor", wait_gradients: "--wait-gradients",
 };
 
 export function timelinePanel(timeline, row) {
@@ -34,12 +39,8 @@ export function timelinePanel(timeline, row) {
   ];
 }
 
-// Work has a colour, waiting is grey, and waiting for the slowest environment stands out.
 function colorOfKind(kind, kinds) {
-  if (kind === "wait_slowest") return "--slow";
-  if (kind.startsWith("wait")) return "--wait";
-  const known = Object.keys(COLORS).indexOf(kind);
-  return known >= 0 ? curveColor(COLORS[kind]) : curveColor(kinds.indexOf(kind));
+  return COLORS[kind] ?? WAITS[kind] ?? (kind.startsWith("wait") ? "--wait" : curveColor(kinds.indexOf(kind)));
 }
 
 function subjectOf(kind, subject) {
