@@ -147,11 +147,14 @@ def _grown(begun: Mapping[str, float | None], ended: Mapping[str, float | None],
 
 
 def _evaluator_cpu(run_dir: Path) -> float:
-    """CPU seconds beside training: the last version is evaluated when training is over."""
-    path = run_dir / "evaluations.jsonl"
+    """CPU seconds beside training; of an evaluation that training has not waited for, the part until training ended."""
+    path, training_ended_at = run_dir / "evaluations.jsonl", (run_dir / "metrics.jsonl").stat().st_mtime
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    last = max((line["step"] for line in lines), default=0)
-    return sum(float(line["cpu_seconds"]) for line in lines if line["step"] < last)
+    spent = 0.0
+    for line in lines:
+        late = line["ended_at"] - training_ended_at
+        spent += line["cpu_seconds"] * min(max(1 - late / max(line["seconds"], 1e-9), 0.0), 1.0)
+    return float(spent)
 
 
 def _cpu_of_all(pids: Sequence[int]) -> float:
@@ -259,7 +262,7 @@ def table(bench: WatchingBench, work: str, sides: Mapping[str, Any]) -> Table:
             "of off",
             "apart from evaluation",
             "CPU us/step",
-            "of off",
+            "of off's CPU",
             "cores: evaluation",
             "cores: server, browser",
         ],

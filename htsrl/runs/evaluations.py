@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +65,14 @@ class EvaluationRecord:
         self._keep_if_best(evaluation, seed)
         kill_point("before an evaluation's line")
         metrics = evaluation.metrics()
-        numbers = {"seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3)}
+        times = {"ended_at": round(time.time(), 3), "seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3)}
         document = {
             "version": evaluation.version,
             "step": evaluation.steps,
             "episodes": len(evaluation.returns),
             "seed": seed,
             **metrics,
-            **numbers,
+            **times,
             "returns": evaluation.returns,
             "lengths": evaluation.lengths,
             **({"infos": dict(evaluation.infos)} if evaluation.infos else {}),

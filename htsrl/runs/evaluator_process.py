@@ -36,15 +36,16 @@ def main() -> None:
     os.nice(NICENESS)
     name_this_process("evaluator")
     plan: EvaluationPlan = read_plan(plan_fd)
-    told_seconds = 0.0
+    start_seconds = time.process_time()
     while True:
         try:
             snapshot: Path = cloudpickle.load(sys.stdin.buffer)
         except EOFError:  # nothing more to do
             return
         answer = _answer(plan, snapshot, report_fd)
-        # The first evaluation has the start of this process, so that none of its time is missing from the sum.
-        answer["cpu_seconds"], told_seconds = time.process_time() - told_seconds, time.process_time()
+        if "cpu_seconds" in answer:  # the first has the start of this process, which then is not missing from the sum
+            answer["cpu_seconds"] += start_seconds
+            start_seconds = 0.0
         _send(report_fd, answer)
 
 
@@ -60,7 +61,7 @@ def _answer(plan: EvaluationPlan, snapshot: Path, report_fd: int) -> dict[str, A
 def _evaluated(plan: EvaluationPlan, snapshot: Path, report_fd: int) -> dict[str, Any]:
     from htsrl.runs.trained_policy import TrainedPolicy
 
-    began, next_beat = time.monotonic(), 0.0
+    began, cpu_before, next_beat = time.monotonic(), time.process_time(), 0.0
 
     def watch(played: int, steps: int) -> None:
         nonlocal next_beat
@@ -78,6 +79,7 @@ def _evaluated(plan: EvaluationPlan, snapshot: Path, report_fd: int) -> dict[str
         "lengths": found.lengths,
         "infos": found.infos,
         "seconds": time.monotonic() - began,
+        "cpu_seconds": time.process_time() - cpu_before,
     }
 
 

@@ -31,7 +31,7 @@ EXPERIMENT = small_experiment("cartpole_a2c")
 EVERY = 300
 DUE = [version for version in range(1, 26) if is_due(version, EXPERIMENT.batch_steps, EVERY)]
 """Of the run's 25 versions; its last is evaluated in any case."""
-TIMES = ("seconds", "cpu_seconds")
+TIMES = ("ended_at", "seconds", "cpu_seconds")
 
 
 class Notes(Observer):
