@@ -45,7 +45,7 @@ def test_the_time_of_a_watched_call_is_counted_and_no_other() -> None:
     simulator.render()
     assert not seconds.any()
     assert simulator.step() == "stepped"
-    assert 0.02 <= seconds[Cost.SIMULATOR] < 0.03
+    assert 0.02 <= seconds[Cost.SIMULATOR] < 0.04
     assert not seconds[[Cost.INFERENCE, Cost.LEARNING]].any()
 
 

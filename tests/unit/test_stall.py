@@ -58,7 +58,7 @@ def test_the_environment_that_is_waited_for_is_named_and_whether_it_resets_or_st
 
     def write_and_let_go(self: StallFile, of: Stall) -> None:
         write(self, of)
-        if of.env is not None:
+        if of.env == SLOW_ENV:  # on a loaded machine others may be long, too
             written.append(json.loads((tmp_path / "run" / "stall.json").read_text()))
             (tmp_path / str(of.call)).touch()
 
@@ -78,6 +78,6 @@ def test_the_environment_that_is_waited_for_is_named_and_whether_it_resets_or_st
     htsrl.train(Config(experiment, placement))
     said = re.findall(r"no update for \d+ s: (.*) for \d+ s\n", capsys.readouterr().err)
     who = f"environment {SLOW_ENV} of executor 1 with actor 1 is inside its"
-    assert list(dict.fromkeys(said)) == [f"{who} reset", f"{who} step"]
+    assert list(dict.fromkeys(line for line in said if line.startswith(who))) == [f"{who} reset", f"{who} step"]
     assert [(of["env"], of["call"]) for of in written] == [(SLOW_ENV, "reset"), (SLOW_ENV, "step")]
     assert not (tmp_path / "run" / "stall.json").exists()
