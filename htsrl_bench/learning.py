@@ -121,7 +121,7 @@ class Learning:
 def _code_of(run_dir: Path) -> str | None:
     """Of the last part of the run, if others went before."""
     hashes = RunFolder(run_dir).fingerprint().code
-    return hashes and in_one(hashes)
+    return None if hashes is None else in_one(hashes)
 
 
 def train_or_go_on(config: Config) -> bool:

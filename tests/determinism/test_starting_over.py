@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def files_of(run_dir: Path) -> dict[Path, bytes]:
 def test_one_that_was_computed_differently_is_refused_by_name_and_left_as_it_is(killed_early: Path) -> None:
     compute_differently(killed_early)
     before = files_of(killed_early)
-    for start in (lambda: resume(killed_early), lambda: resume_or_start(config(killed_early))):
+    for start in (partial(resume, killed_early), partial(resume_or_start, config(killed_early))):
         with pytest.raises(
             ConfigError, match=r"(?s)computed differently.*torch: 1\.0\.0 / .*--allow-different-numerics"
         ):

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from htsrl.checkpoint import background
-from htsrl.checkpoint.files import Checkpoint
+from htsrl.checkpoint.files import Checkpoint, prepare_checkpoint
 
 SLOW = "slow"
 SECONDS = 0.5
-_prepare = background.prepare_checkpoint
 
 
-def prepare_slowly(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None]) -> Path:
+def prepare_slowly(folder: Path, checkpoint: Checkpoint, on_part: Callable[[], None] = lambda: None) -> Path:
     if folder.parent.name == SLOW:
         time.sleep(SECONDS)
-    return _prepare(folder, checkpoint, on_part)
+    return prepare_checkpoint(folder, checkpoint, on_part)
 
 
-background.prepare_checkpoint = prepare_slowly
+background.prepare_checkpoint = prepare_slowly  # type: ignore[attr-defined]

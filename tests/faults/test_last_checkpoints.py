@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slow_checkpoints import SLOW
@@ -21,7 +22,7 @@ EVERY, LAST = 3, 7
 
 def slow_run(tmp_path: Path, backend: str, num_updates: int) -> Config:
     # Steps wait, so that a learner is not at the next checkpoint that is due while one is being written.
-    straggler = {"env": Straggler, "env_args": {"slow_env": 0, "seconds": 0.02}}
+    straggler: dict[str, Any] = {"env": Straggler, "env_args": {"slow_env": 0, "seconds": 0.02}}
     experiment = replace(small_experiment(num_updates), imports=("slow_checkpoints",), **straggler)
     placement = quiet_placement(
         backend=backend, run_dir=tmp_path / SLOW, checkpoint_every_updates=EVERY, keep_checkpoints=9

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import PROMPTS, make_model, make_tokenizer
-from torch.nn.functional import linear
+from tiny_models import PROMPTS, make_model, make_tokenizer, products_agree_here
 from transformers import AttentionInterface
 
 from htsrl.language import attention, probe
-from htsrl.language.attention import FIXED_WIDTH, MIN_ROWS
+from htsrl.language.attention import FIXED_WIDTH
 from htsrl.language.generation import Completion, Generation, Request, Sampling
 from htsrl.language.policy import TextPolicy
-from htsrl.language.probe import NUM_TEXTS
 from htsrl.language.prompts import Prompt, PromptOrder
 from htsrl.seeding import token_noise
 
@@ -46,18 +44,6 @@ def completed(
 def requests_of(count: int) -> list[Request]:
     given = prompts()
     return [Request(i, given[i // 2 % len(given)].tokens, i // 2, i % 2) for i in range(count)]
-
-
-def products_agree_here() -> bool:
-    """Whether rows of a product have the same bits among any number of others, from MIN_ROWS on: not every processor's
-    have (MKL_CBWR=COMPATIBLE makes one of those of any)."""
-    generator, most = torch.Generator().manual_seed(0), NUM_TEXTS * WIDTH
-    for columns, outputs in ((32, 16), (32, 32), (32, 33), (32, 64), (32, 96), (32, 128), (64, 32), (128, 32)):
-        rows, weights = (torch.randn(size, columns, generator=generator) for size in (most, outputs))
-        together = linear(rows, weights)
-        if not all(torch.equal(linear(rows[:few], weights), together[:few]) for few in range(MIN_ROWS, WIDTH)):
-            return False
-    return True
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gpt_neox"])
