@@ -7,19 +7,23 @@ of its gradient draws the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from htsrl.algorithms.models import Models
 from htsrl.algorithms.sequences import Chosen, Rows
 from htsrl.config.run_facts import RunFacts
 from htsrl.errors import ConfigError
 from htsrl.policies.policy import Policy
 from htsrl.seeding import ActionNoise
 from htsrl.sources.replay_buffer import Sampled
+
+if TYPE_CHECKING:
+    from htsrl.algorithms.draft import Draft
 
 
 class MinibatchSettings(Protocol):
@@ -34,11 +38,12 @@ class NoTargets(NamedTuple):
 
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
-Minibatch = TypeVar("Minibatch")
+Minibatch = TypeVar("Minibatch", bound=tuple[Any, ...])
+"""A NamedTuple of what a gradient step learns from, a row for each transition."""
 
 
 class MinibatchObjective(ABC, Generic[Settings, Minibatch]):
-    """The losses of an update; `epoch` is the gradient step within it."""
+    """The losses of an update; `epoch` is the gradient step within it. That of a model is the method `_MODEL_loss`."""
 
     num_parts = 3
     epoch = 0
@@ -59,6 +64,17 @@ class MinibatchObjective(ABC, Generic[Settings, Minibatch]):
 
     def learned_rows(self, chosen: Chosen) -> Rows:
         return chosen
+
+    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
+        """Of some rows of the gradient step's minibatch, and what to report of them."""
+        loss: Callable[[Models, Minibatch], tuple[Tensor, ...]] = getattr(self, f"_{model}_loss")
+        return loss(models, chosen_rows(self._minibatch(models.policy), chosen))
+
+    def minimise(self, model: str, draft: Draft, learning_rate: float) -> Tensor:
+        """Move a model by the gradient of its loss of the minibatch; returns what that reports."""
+        parts = draft.differentiate(self, draft.models, self.everything, of=model)
+        draft.step(learning_rate)
+        return parts
 
     def _minibatch(self, policy: Policy) -> Minibatch:
         """Drawn once for all models of a gradient step."""
@@ -87,10 +103,7 @@ def tensors_of(found: Sampled, device: torch.device) -> SampledTensors:
     return SampledTensors(by_name(found.observations), actions, rewards, by_name(found.next_observations), discounts)
 
 
-Rowed = TypeVar("Rowed", bound=tuple[Any, ...])
-
-
-def chosen_rows(minibatch: Rowed, chosen: Chosen) -> Rowed:
+def chosen_rows(minibatch: Minibatch, chosen: Chosen) -> Minibatch:
     """Some rows of a NamedTuple of tensors, of several of them, of tensors by name and of what is not there."""
 
     def rows(part: Any) -> Any:

@@ -39,6 +39,11 @@ class Model:
     """Begins equal to the model of this name, `policy` or one declared before; `Draft.follow` moves it after that."""
 
 
+def with_target(name: str, build: Callable[[], nn.Module]) -> dict[str, Model]:
+    """A model and `target_NAME`, which begins equal to it and follows it."""
+    return {name: Model(build), f"target_{name}": Model(build, optimizer=None, copies=name)}
+
+
 @dataclass(frozen=True)
 class Models(Mapping[str, nn.Module]):
     """All models of one version, by name; the policy is called `policy`."""

@@ -6,7 +6,6 @@ The lag of `hts` needs no correction here: data of any age are as good as new on
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -18,11 +17,8 @@ from htsrl.algorithms.minibatch_objective import (
     Minibatch,
     MinibatchObjective,
     check_shards_of_minibatch,
-    chosen_rows,
     tensors_of,
 )
-from htsrl.algorithms.models import Models
-from htsrl.algorithms.sequences import Chosen
 from htsrl.config import Network
 from htsrl.config.run_facts import RunFacts
 from htsrl.dataflow.exchange import Words
@@ -63,9 +59,6 @@ class Transitions(NamedTuple):
     numbers: Tensor | None = None
     """Which row of the minibatch each is, where they were drawn by priority."""
 
-    def rows(self, chosen: Chosen) -> Transitions:
-        return chosen_rows(self, chosen)
-
 
 Settings = TypeVar("Settings", bound=ReplaySettings)
 
@@ -77,10 +70,6 @@ class ReplayObjective(MinibatchObjective[Settings, Minibatch]):
         super().__init__(settings, seed, update)
         self._replay_buffer = replay_buffer
         self._places: Words | None = None
-
-    @abstractmethod
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        """The loss of some rows of the gradient step's minibatch, and what to report of them."""
 
     def _transitions(self, device: torch.device) -> Transitions:
         settings = self._settings

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from htsrl.algorithms.minibatch_objective import MinibatchObjective, Settings, chosen_rows, tensors_of
-from htsrl.algorithms.sequences import Chosen
+from htsrl.algorithms.minibatch_objective import MinibatchObjective, Settings, tensors_of
 from htsrl.config import Network
 from htsrl.errors import ConfigError
 from htsrl.seeding import ActionNoise, Purpose
@@ -31,9 +30,6 @@ class Transitions(NamedTuple):
     """What a value of the next observation is worth now: 0 after a termination."""
     noise: tuple[Tensor, ...] = ()
     """A row or more for each transition, of as many kinds as the algorithm has uses for."""
-
-    def rows(self, chosen: Chosen) -> Transitions:
-        return chosen_rows(self, chosen)
 
 
 class DatasetObjective(MinibatchObjective[Settings, Transitions]):

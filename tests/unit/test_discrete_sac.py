@@ -16,9 +16,9 @@ from test_sac import trained
 
 from htsrl import ConfigError, DiscreteSAC, Network, load_policy
 from htsrl.algorithms.discrete_sac.algorithm import DiscreteSACObjective
+from htsrl.algorithms.max_entropy import Temperature
 from htsrl.algorithms.models import Models
 from htsrl.algorithms.off_policy import Transitions
-from htsrl.algorithms.sac.algorithm import Temperature
 from htsrl.policies.policy import build_policy
 
 EXPERIMENT = replace(

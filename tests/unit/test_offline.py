@@ -31,9 +31,9 @@ from htsrl import (
 from htsrl.algorithms.bc.algorithm import BCObjective
 from htsrl.algorithms.cql.algorithm import CQLObjective
 from htsrl.algorithms.iql.algorithm import IQLObjective
+from htsrl.algorithms.max_entropy import Temperature
 from htsrl.algorithms.models import Models
 from htsrl.algorithms.offline import Transitions
-from htsrl.algorithms.sac.algorithm import Temperature
 from htsrl.datasets.dataset import read_dataset
 from htsrl.datasets.write import write_dataset
 from htsrl.policies.policy import build_policy

@@ -15,9 +15,10 @@ from sac_reference import PlainSac
 from teams import Pair
 
 from htsrl import SAC, Config, ConfigError, Experiment, Network, Placement, load_policy, train
+from htsrl.algorithms.max_entropy import Temperature
 from htsrl.algorithms.models import Models
 from htsrl.algorithms.off_policy import num_gradient_steps
-from htsrl.algorithms.sac.algorithm import Minibatch, SACObjective, Temperature
+from htsrl.algorithms.sac.algorithm import Minibatch, SACObjective
 from htsrl.checkpoint.files import newest_valid
 from htsrl.policies.policy import build_policy
 from htsrl.runs.folder import RunFolder

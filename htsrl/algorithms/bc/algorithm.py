@@ -11,7 +11,7 @@ from htsrl.algorithms.algorithm import Metrics, RunFacts, Update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.bc.settings import BC
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.minibatch_objective import NoTargets, check_shards_of_minibatch
+from htsrl.algorithms.minibatch_objective import NoTargets, check_shards_of_minibatch, chosen_rows
 from htsrl.algorithms.models import Model
 from htsrl.algorithms.offline import DatasetObjective, check_single_steps
 from htsrl.algorithms.sequences import Chosen
@@ -27,7 +27,7 @@ class BCObjective(DatasetObjective[BC]):
     num_parts = 2
 
     def __call__(self, policy: Policy, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(policy).rows(chosen)
+        data = chosen_rows(self._minibatch(policy), chosen)
         distribution, _ = policy(data.observations)
         loss = -distribution.log_prob(data.actions).mean()
         return loss, distribution.entropy().mean()

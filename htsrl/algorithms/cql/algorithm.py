@@ -13,7 +13,6 @@ policy's at s'. Actions are as the policy draws them, before the hyperbolic tang
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -23,11 +22,10 @@ from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.cql.settings import CQL, ConservativeSettings
 from htsrl.algorithms.critics import Critics
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.max_entropy import Temperature, drawn, policy_loss, record, target_entropy, temperature_loss
 from htsrl.algorithms.minibatch_objective import NoTargets, check_shards_of_minibatch
-from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.models import Model, Models, with_target
 from htsrl.algorithms.offline import DatasetObjective, Transitions, check_critics_fit
-from htsrl.algorithms.sac.algorithm import Temperature, drawn, temperature_of
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.config import Network
 from htsrl.datasets.action_rows import SATURATED
@@ -49,14 +47,6 @@ class CQLObjective(DatasetObjective[ConservativeSettings]):
     def __init__(self, settings: ConservativeSettings, seed: int, update: int, data: DatasetSampler) -> None:
         super().__init__(settings, seed, update, data)
         self.noise_rows = (1, 1, *[settings.sampled_actions] * 3)
-
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
-        if model == "critics":
-            return self._critics_loss(models, data)
-        if model == "temperature":
-            return self._temperature_loss(models, data)
-        return self._policy_loss(models, data)
 
     def _critics_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
         with torch.no_grad():
@@ -83,19 +73,15 @@ class CQLObjective(DatasetObjective[ConservativeSettings]):
         return (values.view(2, rows, 3 * count) - log_densities).logsumexp(dim=2) - math.log(3 * count)
 
     def _policy_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
-        actions, log_probs = drawn(models.policy, data.observations, data.noise[NEW][:, 0])
-        values = models["critics"](data.observations, actions).amin(dim=0)
-        loss = (temperature_of(models).detach() * log_probs - values).mean()
-        return loss, -log_probs.mean(), values.mean(), loss.detach()
+        loss, *others = policy_loss(models, data.observations, data.observations, data.noise[NEW][:, 0])
+        return loss, *others, loss.detach()
 
     def _temperature_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
         with torch.no_grad():
             _, log_probs = drawn(models.policy, data.observations, data.noise[NEW][:, 0])
-        target = self._settings.target_entropy
-        target = -float(num_dimensions(data)) if target is None else target
-        log = cast(Temperature, models["temperature"]).log
-        loss = -(log * (log_probs + target)).mean()
-        return loss, log.exp(), log_probs.mean(), loss.detach()
+        target = target_entropy(self._settings.target_entropy, num_dimensions(data))
+        loss, *others = temperature_loss(models, -log_probs, target)
+        return loss, *others, loss.detach()
 
 
 class CQLAlgorithm:
@@ -115,8 +101,7 @@ class CQLAlgorithm:
     def models(self, interface: Interface, network: Network) -> dict[str, Model]:
         check_critics_fit("cql", interface, network)
         return {
-            "critics": Model(lambda: Critics(interface, network)),
-            "target_critics": Model(lambda: Critics(interface, network), optimizer=None, copies="critics"),
+            **with_target("critics", lambda: Critics(interface, network)),
             "temperature": Model(lambda: Temperature(self._settings.initial_temperature)),
         }
 
@@ -129,14 +114,12 @@ class CQLAlgorithm:
         objective = self.objective(update, batch, NoTargets())
         for step in range(self._run.unroll_steps):
             objective.epoch = step
-            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
-            draft.step(settings.critic_learning_rate)
-            policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
-            draft.step(settings.learning_rate)
-            temperature = draft.differentiate(objective, draft.models, objective.everything, of="temperature")
-            draft.step(settings.temperature_learning_rate)
+            critics = objective.minimise("critics", draft, settings.critic_learning_rate)
+            policy = objective.minimise("policy", draft, settings.learning_rate)
+            temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            _record(statistics, critics, policy, temperature)
+            record(statistics, critics, policy, temperature)
+            statistics.add("train/q_excess", critics[3])
         return statistics.means()
 
 
@@ -160,12 +143,3 @@ def _of_policy(policy: Policy, observations: dict[str, Tensor], noise: Tensor) -
 
 def _repeated(observations: dict[str, Tensor], times: int) -> dict[str, Tensor]:
     return {name: x.repeat_interleave(times, dim=0) for name, x in observations.items()}
-
-
-def _record(statistics: Statistics, critics: Tensor, policy: Tensor, temperature: Tensor) -> None:
-    statistics.add("train/critic_loss", critics[0])
-    statistics.add("train/q_value", critics[1])
-    statistics.add("train/q_excess", critics[3])
-    statistics.add("train/policy_loss", policy[0])
-    statistics.add("train/entropy", policy[1])
-    statistics.add("train/temperature", temperature[1])

@@ -22,8 +22,9 @@ from htsrl.algorithms.algorithm import Metrics, RunFacts, Update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.discrete_sac.settings import DiscreteSAC
 from htsrl.algorithms.draft import Draft
+from htsrl.algorithms.max_entropy import Temperature, record, temperature_loss, temperature_of
 from htsrl.algorithms.minibatch_objective import NoTargets
-from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.models import Model, Models, with_target
 from htsrl.algorithms.off_policy import (
     ReplayObjective,
     Transitions,
@@ -34,8 +35,6 @@ from htsrl.algorithms.off_policy import (
     mean_over_rows,
     scaled,
 )
-from htsrl.algorithms.sac.algorithm import Temperature, temperature_of
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.config import Network
 from htsrl.policies.distributions import Categorical
@@ -66,14 +65,6 @@ class ChoiceCritics(nn.Module):
 class DiscreteSACObjective(ReplayObjective[DiscreteSAC, Transitions]):
     """The losses of critics, policy and temperature."""
 
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
-        if model == "critics":
-            return self._critics_loss(models, data)
-        if model == "temperature":
-            return self._temperature_loss(models, data)
-        return self._policy_loss(models, data)
-
     def _critics_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
         with torch.no_grad():
             following = soft_values(models, data.next_observations, "target_critics")
@@ -92,8 +83,7 @@ class DiscreteSACObjective(ReplayObjective[DiscreteSAC, Transitions]):
         with torch.no_grad():
             entropy = choices(models.policy, data.observations).entropy()
         target = self._settings.target_entropy_share * math.log(models.policy.interface.actions.categories[0])
-        log = cast(Temperature, models["temperature"]).log
-        return (log * (entropy - target)).mean(), log.exp(), entropy.mean()
+        return temperature_loss(models, entropy, target)
 
     def _draw(self, noise: ActionNoise, device: torch.device) -> Transitions:
         return self._transitions(device)
@@ -117,8 +107,7 @@ class DiscreteSACAlgorithm:
         check_single_choice("discrete SAC", interface)
         check_network("discrete SAC", network)
         return {
-            "critics": Model(lambda: ChoiceCritics(interface, network)),
-            "target_critics": Model(lambda: ChoiceCritics(interface, network), optimizer=None, copies="critics"),
+            **with_target("critics", lambda: ChoiceCritics(interface, network)),
             "temperature": Model(lambda: Temperature(self._settings.initial_temperature)),
         }
 
@@ -130,19 +119,12 @@ class DiscreteSACAlgorithm:
         settings, statistics = self._settings, Statistics()
         objective = self.objective(update, batch, NoTargets())
         for objective.epoch, _ in enumerate(gradient_steps(settings, update.number, batch.log_probs.numel())):
-            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
+            critics = objective.minimise("critics", draft, settings.learning_rate)
             objective.revise_priorities()
-            draft.step(settings.learning_rate)
-            policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
-            draft.step(settings.learning_rate)
-            temperature = draft.differentiate(objective, draft.models, objective.everything, of="temperature")
-            draft.step(settings.temperature_learning_rate)
+            policy = objective.minimise("policy", draft, settings.learning_rate)
+            temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            statistics.add("train/critic_loss", critics[0])
-            statistics.add("train/q_value", critics[1])
-            statistics.add("train/policy_loss", policy[0])
-            statistics.add("train/entropy", policy[1])
-            statistics.add("train/temperature", temperature[1])
+            record(statistics, critics, policy, temperature)
         return statistics.means()
 
 

@@ -33,7 +33,6 @@ from htsrl.algorithms.off_policy import (
     gradient_steps,
     mean_over_rows,
 )
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.config import Network
 from htsrl.policies.constants import FORBIDDEN
@@ -86,8 +85,7 @@ class EpsilonGreedy(Exploration):
 class DQNObjective(ReplayObjective[DQN, Transitions]):
     """The loss of the action values."""
 
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
+    def _policy_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
         with torch.no_grad():
             targets = data.rewards + data.discounts * self._following(models, data.next_observations)
         values = of_actions(self._values(models.policy, data.observations), data.actions)

@@ -21,9 +21,8 @@ from htsrl.algorithms.critics import Critics
 from htsrl.algorithms.draft import Draft
 from htsrl.algorithms.iql.settings import IQL
 from htsrl.algorithms.minibatch_objective import NoTargets, check_shards_of_minibatch
-from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.models import Model, Models, with_target
 from htsrl.algorithms.offline import DatasetObjective, Transitions, check_critics_fit
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.config import Network
 from htsrl.policies.encoders import Encoder, encoder_for
@@ -50,14 +49,6 @@ class IQLObjective(DatasetObjective[IQL]):
     """The losses of value, critics and policy."""
 
     num_parts = 3
-
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
-        if model == "critics":
-            return self._critics_loss(models, data)
-        if model == "value":
-            return self._value_loss(models, data)
-        return self._policy_loss(models, data)
 
     def _value_loss(self, models: Models, data: Transitions) -> tuple[Tensor, ...]:
         values, advantages = _values_and_advantages(models, data)
@@ -106,8 +97,7 @@ class IQLAlgorithm:
     def models(self, interface: Interface, network: Network) -> dict[str, Model]:
         check_critics_fit("iql", interface, network)
         return {
-            "critics": Model(lambda: Critics(interface, network)),
-            "target_critics": Model(lambda: Critics(interface, network), optimizer=None, copies="critics"),
+            **with_target("critics", lambda: Critics(interface, network)),
             "value": Model(lambda: Value(interface, network)),
         }
 
@@ -120,12 +110,9 @@ class IQLAlgorithm:
         objective = self.objective(update, batch, NoTargets())
         for step in range(self._run.unroll_steps):
             objective.epoch = step
-            value = draft.differentiate(objective, draft.models, objective.everything, of="value")
-            draft.step(settings.learning_rate)
-            policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
-            draft.step(settings.learning_rate)
-            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
-            draft.step(settings.learning_rate)
+            value = objective.minimise("value", draft, settings.learning_rate)
+            policy = objective.minimise("policy", draft, settings.learning_rate)
+            critics = objective.minimise("critics", draft, settings.learning_rate)
             draft.follow("target_critics", settings.follow_rate)
             _record(statistics, value, policy, critics)
         return statistics.means()

@@ -11,18 +11,26 @@ Actions are as the policy drew them, before the hyperbolic tangent; critics see 
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from htsrl.algorithms.algorithm import Metrics, RunFacts, Update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.critics import Critics
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.minibatch_objective import NoTargets, chosen_rows
-from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.max_entropy import (
+    Temperature,
+    drawn,
+    policy_loss,
+    record,
+    target_entropy,
+    temperature_loss,
+    temperature_of,
+)
+from htsrl.algorithms.minibatch_objective import NoTargets
+from htsrl.algorithms.models import Model, Models, with_target
 from htsrl.algorithms.off_policy import (
     ReplayObjective,
     check_bounded_box,
@@ -34,20 +42,10 @@ from htsrl.algorithms.off_policy import (
     scaled,
 )
 from htsrl.algorithms.sac.settings import SAC
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.config import Network
-from htsrl.policies.policy import Policy
 from htsrl.seeding import ActionNoise
 from htsrl.spaces import Interface
-
-
-class Temperature(nn.Module):
-    """Alpha, by its logarithm."""
-
-    def __init__(self, initial: float) -> None:
-        super().__init__()
-        self.log = nn.Parameter(torch.tensor(math.log(initial)))
 
 
 class Minibatch(NamedTuple):
@@ -65,20 +63,9 @@ class Minibatch(NamedTuple):
     numbers: Tensor | None = None
     """Which row of the minibatch each is, where they were drawn by priority."""
 
-    def rows(self, chosen: Chosen) -> Minibatch:
-        return chosen_rows(self, chosen)
-
 
 class SACObjective(ReplayObjective[SAC, Minibatch]):
     """The losses of critics, policy and temperature."""
-
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
-        if model == "critics":
-            return self._critics_loss(models, data)
-        if model == "temperature":
-            return self._temperature_loss(models, data)
-        return self._policy_loss(models, data)
 
     def _critics_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
         with torch.no_grad():
@@ -91,18 +78,13 @@ class SACObjective(ReplayObjective[SAC, Minibatch]):
         return loss, values.mean(), targets.mean()
 
     def _policy_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
-        actions, log_probs = drawn(models.policy, data.observations, data.noise)
-        values = models["critics"](scaled(models.policy, data.observations), actions).amin(dim=0)
-        loss = (temperature_of(models).detach() * log_probs - values).mean()
-        return loss, -log_probs.mean(), values.mean()
+        return policy_loss(models, data.observations, scaled(models.policy, data.observations), data.noise)
 
     def _temperature_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
         with torch.no_grad():
             _, log_probs = drawn(models.policy, data.observations, data.noise)
-        target = self._settings.target_entropy
-        target = -float(data.noise.shape[1]) if target is None else target
-        log = cast(Temperature, models["temperature"]).log
-        return -(log * (log_probs + target)).mean(), log.exp(), log_probs.mean()
+        target = target_entropy(self._settings.target_entropy, data.noise.shape[1])
+        return temperature_loss(models, -log_probs, target)
 
     def _draw(self, noise: ActionNoise, device: torch.device) -> Minibatch:
         found = self._transitions(device)
@@ -129,8 +111,7 @@ class SACAlgorithm:
         check_vectors("SAC", interface)
         check_network("SAC", network)
         return {
-            "critics": Model(lambda: Critics(interface, network)),
-            "target_critics": Model(lambda: Critics(interface, network), optimizer=None, copies="critics"),
+            **with_target("critics", lambda: Critics(interface, network)),
             "temperature": Model(lambda: Temperature(self._settings.initial_temperature)),
         }
 
@@ -142,33 +123,10 @@ class SACAlgorithm:
         settings, statistics = self._settings, Statistics()
         objective = self.objective(update, batch, NoTargets())
         for objective.epoch, _ in enumerate(gradient_steps(settings, update.number, batch.log_probs.numel())):
-            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
+            critics = objective.minimise("critics", draft, settings.learning_rate)
             objective.revise_priorities()
-            draft.step(settings.learning_rate)
-            policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
-            draft.step(settings.learning_rate)
-            temperature = draft.differentiate(objective, draft.models, objective.everything, of="temperature")
-            draft.step(settings.temperature_learning_rate)
+            policy = objective.minimise("policy", draft, settings.learning_rate)
+            temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            _record(statistics, critics, policy, temperature)
+            record(statistics, critics, policy, temperature)
         return statistics.means()
-
-
-def drawn(policy: Policy, observations: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions, differentiable, and the logarithms of their densities as actions in [-1, 1]."""
-    distribution, _ = policy(observations)
-    actions = distribution.sample(noise)
-    half_ranges = torch.from_numpy(policy.interface.actions.half_ranges).to(actions)
-    return actions, distribution.log_prob(actions) + half_ranges.log().sum()
-
-
-def temperature_of(models: Models) -> Tensor:
-    return cast(Temperature, models["temperature"]).log.exp()
-
-
-def _record(statistics: Statistics, critics: Tensor, policy: Tensor, temperature: Tensor) -> None:
-    statistics.add("train/critic_loss", critics[0])
-    statistics.add("train/q_value", critics[1])
-    statistics.add("train/policy_loss", policy[0])
-    statistics.add("train/entropy", policy[1])
-    statistics.add("train/temperature", temperature[1])

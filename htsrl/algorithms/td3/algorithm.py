@@ -20,8 +20,8 @@ from htsrl.algorithms.algorithm import Metrics, RunFacts, Update
 from htsrl.algorithms.batch import Batch
 from htsrl.algorithms.critics import Critics
 from htsrl.algorithms.draft import Draft
-from htsrl.algorithms.minibatch_objective import NoTargets, chosen_rows
-from htsrl.algorithms.models import Model, Models
+from htsrl.algorithms.minibatch_objective import NoTargets
+from htsrl.algorithms.models import Model, Models, with_target
 from htsrl.algorithms.off_policy import (
     ReplayObjective,
     check_bounded_box,
@@ -32,7 +32,6 @@ from htsrl.algorithms.off_policy import (
     mean_over_rows,
     scaled,
 )
-from htsrl.algorithms.sequences import Chosen
 from htsrl.algorithms.statistics import Statistics
 from htsrl.algorithms.td3.settings import TD3
 from htsrl.config import Network
@@ -99,16 +98,9 @@ class Minibatch(NamedTuple):
     weights: Tensor | None = None
     numbers: Tensor | None = None
 
-    def rows(self, chosen: Chosen) -> Minibatch:
-        return chosen_rows(self, chosen)
-
 
 class TD3Objective(ReplayObjective[TD3, Minibatch]):
     """The losses of critics and policy."""
-
-    def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
-        data = self._minibatch(models.policy).rows(chosen)
-        return self._critics_loss(models, data) if model == "critics" else self._policy_loss(models, data)
 
     def _critics_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
         with torch.no_grad():
@@ -168,8 +160,7 @@ class TD3Algorithm:
             return Policy(interface, network, self.exploration(interface))
 
         return {
-            "critics": Model(critics),
-            "target_critics": Model(critics, optimizer=None, copies="critics"),
+            **with_target("critics", critics),
             "target_policy": Model(policy, optimizer=None, copies="policy"),
         }
 
@@ -182,14 +173,12 @@ class TD3Algorithm:
         objective = self.objective(update, batch, NoTargets())
         steps = gradient_steps(settings, update.number, batch.log_probs.numel())
         for objective.epoch, step in enumerate(steps):
-            critics = draft.differentiate(objective, draft.models, objective.everything, of="critics")
+            critics = objective.minimise("critics", draft, settings.learning_rate)
             objective.revise_priorities()
-            draft.step(settings.learning_rate)
             statistics.add("train/critic_loss", critics[0])
             statistics.add("train/q_value", critics[1])
             if (step + 1) % settings.policy_delay == 0:
-                policy = draft.differentiate(objective, draft.models, objective.everything, of="policy")
-                draft.step(settings.learning_rate)
+                policy = objective.minimise("policy", draft, settings.learning_rate)
                 draft.follow("target_critics", settings.follow_rate)
                 draft.follow("target_policy", settings.follow_rate)
                 statistics.add("train/policy_loss", policy[0])
