@@ -20,6 +20,8 @@ LONG_CALL_SECONDS = 2.0
 """An environment that is inside of one call for less is just being stepped."""
 LOOK_SECONDS = 1.0
 FILE_NAME = "stall.json"
+MAX_LETTERS = 160
+"""Of what may name many environments."""
 
 
 class Stall(NamedTuple):
@@ -82,22 +84,30 @@ class StallWatch:
             silent = now - self._beaten_at
             since = f", without a sign for {silent:.0f} s" if silent >= LONG_CALL_SECONDS else ""
             return Stall(seconds, f"the learner is at work on update {update}{since}")
-        late = np.flatnonzero(exchange.completed_rollouts <= update)
-        inside = [int(env) for env in late if self._inside[env] % 2]
-        env = min(inside, key=self._inside_since.__getitem__, default=None)
-        if env is not None and (call_seconds := now - float(self._inside_since[env])) >= LONG_CALL_SECONDS:
-            call = self._call(env)
-            name = f"environment {env}"
-            who = name if self._names[env] == name else f"{name} of {self._names[env]}"
+        # From a queue the learner takes whatever comes first, so any environment may be the one.
+        is_late = exchange.completed_rollouts <= update
+        late = np.flatnonzero(is_late | self._shared.schedule.mixes_versions)
+        if (env := self._inside_longest(late, now)) is not None:
+            call, call_seconds = self._call(env), now - float(self._inside_since[env])
+            name, worker = f"environment {env}", self._names[env]
+            who = name if worker == name else f"{name} of {worker}"
             return Stall(seconds, f"{who} is inside its {call} for {call_seconds:.0f} s", env, call, call_seconds)
         if not exchange.requests.any() and update == 0:
             return None  # still starting, which is said elsewhere
         return Stall(seconds, self._rollouts_under_way(late, update))
 
+    def _inside_longest(self, late: Any, now: float) -> int | None:
+        """The environment that is inside of one call for longest, and for long."""
+        inside = [int(env) for env in late if self._inside[env] % 2]
+        env = min(inside, key=self._inside_since.__getitem__, default=None)
+        return None if env is None or now - self._inside_since[env] < LONG_CALL_SECONDS else env
+
     def _rollouts_under_way(self, late: Any, update: int) -> str:
         exchange = self._shared.exchange
         requests = exchange.requests[late]
-        if len(late) and (requests > 0).all() and (requests != exchange.answers[late]).all():
+        if self._shared.schedule.mixes_versions or not (requests > 0).any():
+            return f"the learner waits for {self._shared.source.waits_for(update)}"[:MAX_LETTERS]
+        if (requests > 0).all() and (requests != exchange.answers[late]).all():
             return f"{_envs(late)} wait for their actor"
         rollouts, rows = exchange.tickets.rollout_and_row(requests)
         made = np.where(rollouts == update, rows, 0).sum() + (len(exchange.requests) - len(late)) * self._num_steps

@@ -135,7 +135,7 @@ def _inline_advice(timeline: Timeline) -> str:
     shares = shares_of(timeline.workers)
     most = max(("simulator", "inference", "learning"), key=lambda name: shares[name])
     return (
-        f"{most} takes most, {shares[most]:.0%}; all roles took turns in one process: with --backend processes "
+        f"{most} takes most, {shares[most]:.0%}; all roles took turns in one process: with --placement processes "
         "environments are stepped while the learner works"
     )
 
