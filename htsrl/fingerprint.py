@@ -63,6 +63,17 @@ class Fingerprint:
         ]
 
 
+@dataclass(frozen=True)
+class ComparedNodes:
+    """What the nodes of a cluster compute by, as they were compared with this machine."""
+
+    own: Fingerprint
+    device: str
+    """That both were asked about."""
+    differences: Mapping[str, tuple[str, ...]]
+    """By a node's id, in words; none where it is alike."""
+
+
 BY_NAME = ("code", "packages", "own_modules")
 
 

@@ -24,6 +24,7 @@ from htsrl.runs.trust import Vouched
 class _ResumedPlacementFlags(PlacementFlags):
     run_dir: tyro.conf.Suppress[Path | None] = None
     log_info: tyro.conf.Suppress[tuple[str, ...]] = ()
+    allow_different_numerics: tyro.conf.Suppress[bool] = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Resume:
     source: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where the run's dataset lies now, if it was moved."""
     allow_different_numerics: bool = False
-    """Go on with another machine, library, simulator or code of htsrl than before; the run is marked for good."""
+    """Go on with another machine, library, simulator or code of htsrl than before, or with nodes that have others; the
+    run is marked for good."""
     code: CodeFlags = field(default_factory=CodeFlags)
     observers: ObserverFlags = field(default_factory=ObserverFlags)
     console: ConsoleFlags = field(default_factory=ConsoleFlags)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -34,6 +35,10 @@ NO_REPORTS = "RAY_USAGE_STATS_ENABLED"
 """Set to 0, nobody is told that Ray is used."""
 
 
+_own_address: str | None = None
+"""Of the Ray that this process has started last."""
+
+
 @dataclass(frozen=True)
 class Node:
     """A machine of the cluster, or a part of one that counts as its own."""
@@ -43,18 +48,23 @@ class Node:
     cpus: float
     store_bytes: float
 
+    @property
+    def can_have_islands(self) -> bool:
+        return self.cpus >= 1
+
 
 def is_installed() -> bool:
     return importlib.util.find_spec("ray") is not None
 
 
 def connect(address: str | None, store_bytes: int = 0) -> ModuleType:
-    """Ray, connected. `store_bytes` is for a local one: what will be under way there at once."""
+    """Ray, connected. `store_bytes` is for a local one that is started: what will be under way there at once."""
     if not is_installed():
         raise ConfigError("placement=ray needs Ray, which is not installed; pip install 'htsrl[ray]'")
     os.environ.setdefault(NO_REPORTS, "0")
     ray = import_module("ray")
-    if ray.is_initialized():  # by an earlier run, or by the user's own program
+    if ray.is_initialized():
+        _check_that_it_is_meant(ray, address)
         return ray
     if address is not None:
         _check_that_it_can_be_joined(address)
@@ -64,6 +74,34 @@ def connect(address: str | None, store_bytes: int = 0) -> ModuleType:
         else:
             ray.init(address, **QUIETLY)
     return ray
+
+
+def is_own(ray: ModuleType) -> bool:
+    """Whether this process has started it, and so all of it is on this machine."""
+    return bool(ray.get_runtime_context().gcs_address == _own_address)
+
+
+def _check_that_it_is_meant(ray: ModuleType, address: str | None) -> None:
+    """The one that an earlier run, or the user's own program, has connected this process to."""
+    here = ray.get_runtime_context().gcs_address
+    ours = ray.util.get_node_ip_address()
+    is_meant = not is_own(ray) if address == "auto" else address is None or _same(address, here, ours)
+    if not is_meant:
+        raise ConfigError(
+            f"ray_address={address}, but this process is connected to the Ray at {here} already, and there is one Ray "
+            "to a process; call ray.shutdown() first"
+        )
+
+
+def _same(address: str, other: str, ours: str) -> bool:
+    """Ray puts `ours`, the machine's own, in the place of the loopback's."""
+    hosts, ports = set(), set()
+    for host, _, port in (address.rpartition(":"), other.rpartition(":")):
+        with suppress(OSError):  # a name that nobody knows is compared as it is
+            host = socket.gethostbyname(host)
+        hosts.add(ours if host == LOOPBACK else host)
+        ports.add(port)
+    return len(hosts) == len(ports) == 1
 
 
 @contextmanager
@@ -96,6 +134,8 @@ def _start(ray: ModuleType, store_bytes: int) -> None:
         )
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = cluster_is_enabled
+    global _own_address
+    _own_address = ray.get_runtime_context().gcs_address
     addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
     if addresses != {LOOPBACK}:
         ray.shutdown()
@@ -133,15 +173,20 @@ def _check_that_it_can_be_joined(address: str) -> None:
 
 def alive_nodes(ray: ModuleType) -> list[Node]:
     """Those that islands can be on, in an order that stays."""
+    return [node for node in all_alive(ray) if node.can_have_islands]
+
+
+def all_alive(ray: ModuleType) -> list[Node]:
+    """Also those without cores, such as a head that only manages."""
     found = [
         Node(
             id=node["NodeID"],
             address=node["NodeManagerAddress"],
-            cpus=node["Resources"]["CPU"],
+            cpus=node["Resources"].get("CPU", 0.0),
             store_bytes=node["Resources"].get("object_store_memory", 0.0),
         )
         for node in ray.nodes()
-        if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        if node["Alive"]
     ]
     return sorted(found, key=lambda node: (node.address, node.id))
 

@@ -21,7 +21,7 @@ the whole heap of its capsule, and the versions that act.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ from htsrl.processes.kill_points import kill_point
 from htsrl.roles.shared import Shared
 
 Named = dict[str, NDArray[Any]]
+NUMBER = np.dtype(np.int64)
+NUM_NUMBERS = 6
+"""Of a capsule: episode, length, heap, offset, size, and whether it is a log."""
+NO_BYTES = np.empty(0, np.uint8)
 NO_CAPSULE = Capsule(episode=0, score=0.0, length=0, heap=-1, num_bytes=0, is_log=False)
 
 
@@ -117,40 +121,38 @@ class Crossing:
                 taken[f"field {name}"] = rows
         return taken
 
-    def _put_fields(self, given: Arrays, storage: int, columns: NDArray[np.int64]) -> None:
+    def _checked_fields(self, given: Arrays, columns: NDArray[np.int64]) -> Named:
+        rows: Named = {}
         for name, array in self._fields.items():
             shape = (array.shape[1], len(columns), *array.shape[3:])
             ending = f" of {name}"
             parts = {key.removesuffix(ending): part for key, part in given.items() if key.endswith(ending)}
             if parts and array.dtype == np.uint8:
-                array[storage][:, columns] = put_together(parts, shape)
+                rows[name] = put_together(parts, shape)
             else:
-                array[storage][:, columns] = _checked(given, f"field {name}", shape, array.dtype)
+                rows[name] = _checked(given, f"field {name}", shape, array.dtype)
+        return rows
 
     def put_whole(self, given: Arrays) -> None:
         """On an island that begins: rollouts that nobody knew here."""
-        self._put(given, int(given["rollout"][0]))
+        self._put(given, self._checked_rollout(given), self._checked_envs(given))
 
     def put_next(self, given: Arrays) -> None:
         """What `new_rollouts` gave, where the ones before have come."""
-        rollout = int(given["rollout"][0])
-        known = self._exchange.completed_rollouts[self._checked_envs(given)]
+        rollout, envs = self._checked_rollout(given), self._checked_envs(given)
+        known = self._exchange.completed_rollouts[envs]
         if (known != rollout).any():
             raise BrokenParcel(f"rollout {rollout} came where {known.tolist()} are known")
-        self._put(given, rollout)
+        self._put(given, rollout, envs)
 
-    def _put(self, given: Arrays, rollout: int) -> None:
-        envs = self._checked_envs(given)
+    def _put(self, given: Arrays, rollout: int, envs: list[int]) -> None:
+        """All or nothing."""
         storage, columns = self._storages.of_rollout(rollout), self._columns_of(envs)
-        heaps, begin = given["heaps"].tobytes(), 0
-        self._put_fields(given, storage, columns)
-        for env, numbers, score in zip(envs, given["capsules"].tolist(), given["scores"].tolist(), strict=True):
-            episode, length, heap, offset, num_bytes, is_log = numbers
-            if not (0 <= heap < self._num_places and 0 <= offset <= num_bytes <= offset + len(heaps) - begin):
-                raise BrokenParcel(f"the capsule of environment {env} is {numbers}")
-            self._capsules.write(env, heap, offset, heaps[begin : begin + num_bytes - offset])
-            begin += num_bytes - offset
-            capsule = Capsule(episode, score, length, heap, num_bytes, bool(is_log))
+        capsules, rows = [*self._checked_capsules(given, envs)], self._checked_fields(given, columns)
+        for name, of_field in rows.items():
+            self._fields[name][storage][:, columns] = of_field
+        for env, (capsule, offset, new) in zip(envs, capsules, strict=True):
+            self._capsules.write(env, capsule.heap, offset, new)
             self._capsules.put(env, rollout + 1, capsule)
             self._sent_heaps[env] = capsule
         kill_point("before a rollout of an island counts")
@@ -168,11 +170,34 @@ class Crossing:
         shape = (array.shape[1], len(columns), *array.shape[3:])
         array[storage][:, columns] = _checked(given, "under way", shape, array.dtype)
 
+    def _checked_rollout(self, given: Arrays) -> int:
+        rollout = int(_checked(given, "rollout", (1,), NUMBER)[0])
+        if rollout < 0:
+            raise BrokenParcel(f"there is no rollout {rollout}")
+        return rollout
+
     def _checked_envs(self, given: Arrays) -> list[int]:
-        envs: list[int] = given["envs"].tolist()
-        if not {*envs} <= {*self.envs}:
+        found = given.get("envs")
+        envs: list[int] = _checked(given, "envs", (0 if found is None else found.size,), NUMBER).tolist()
+        if not envs or len({*envs}) < len(envs) or not {*envs} <= {*self.envs}:
             raise BrokenParcel(f"environments {envs} are none of the island's {list(self.envs)}")
         return envs
+
+    def _checked_capsules(self, given: Arrays, envs: Sequence[int]) -> Iterator[tuple[Capsule, int, bytes]]:
+        """Each with what is new of its heap, and from where on."""
+        numbers = _checked(given, "capsules", (len(envs), NUM_NUMBERS), NUMBER).tolist()
+        scores = _checked(given, "scores", (len(envs),), np.dtype(np.float64)).tolist()
+        heaps = given.get("heaps", NO_BYTES)
+        heaps, begin = _checked(given, "heaps", (heaps.size,), np.dtype(np.uint8)).tobytes(), 0
+        for env, of_env, score in zip(envs, numbers, scores, strict=True):
+            episode, length, heap, offset, num_bytes, is_log = of_env
+            end = begin + num_bytes - offset
+            if not (0 <= heap < self._num_places and 0 <= offset <= num_bytes and end <= len(heaps)):
+                raise BrokenParcel(f"the capsule of environment {env} is {of_env}")
+            yield Capsule(episode, score, length, heap, num_bytes, bool(is_log)), offset, heaps[begin:end]
+            begin = end
+        if begin != len(heaps):
+            raise BrokenParcel(f"of {len(heaps)} bytes of heaps, capsules tell of {begin}")
 
     def _columns_of(self, envs: Sequence[int]) -> NDArray[np.int64]:
         num_agents = self._storages.spec.num_agents
@@ -200,10 +225,14 @@ class Crossing:
 
     def put_versions(self, versions: range, given: Arrays) -> None:
         """One after another, as they were published."""
+        parts = {}
+        for spec in self._acting:
+            shape = (len(versions), spec.acting_rows, *spec.shape[2:])
+            parts[spec.name] = _checked(given, spec.name, shape, np.dtype(spec.dtype))
         for place, version in enumerate(versions):
             for spec in self._acting:
                 rows = self._block[spec.name][slot_of(version, spec.shape[0])][: spec.acting_rows]
-                rows[...] = given[spec.name][place]
+                rows[...] = parts[spec.name][place]
             kill_point("before a version counts on an island")
             self._exchange.published_version = version
 

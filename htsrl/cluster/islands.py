@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+from htsrl.cluster.call import Call
 from htsrl.cluster.connection import Node, alive_nodes, on_node
 from htsrl.cluster.crossing import Crossing, one_by_one, several
 from htsrl.cluster.island import Island
+from htsrl.cluster.nodes import Admission
 from htsrl.cluster.parcel import Arrays, pack, unpack
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.dataflow.signals import Doorbell
@@ -25,32 +27,13 @@ from htsrl.placements.blueprint import Blueprint, pickle_blueprint
 from htsrl.placements.messages import error_of
 from htsrl.placements.restarts import MAX_KILLS_AT_ONE_POINT
 from htsrl.placements.signs import STARTING_SECONDS
+from htsrl.placements.supervisor import Listeners
 
 END_SECONDS = 5.0
 AVOIDED_SECONDS = 60.0
 """Where an island has just died, the next is not begun if there is another node: Ray may be late to notice its end."""
 NUM_METHODS = 4
 """Of an island that may be under way at once."""
-OnRestart = Callable[[str], None]
-
-
-class Call:
-    """A method of an island, under way."""
-
-    def __init__(self, reference: Any, ring: Callable[[], None], seconds: float) -> None:
-        self._future = reference.future()
-        self._future.add_done_callback(lambda _: ring())
-        self._deadline = time.monotonic() + seconds
-
-    @property
-    def is_done(self) -> bool:
-        """Raises TimeoutError where it should have been, for long."""
-        if not self._future.done() and time.monotonic() > self._deadline:
-            raise TimeoutError("it did not answer before its deadline")
-        return bool(self._future.done())
-
-    def result(self) -> Any:
-        return self._future.result(timeout=0)
 
 
 class Islands:
@@ -58,12 +41,16 @@ class Islands:
 
     run_is_over = False
 
-    def __init__(self, ray: ModuleType, blueprint: Blueprint, block: SharedArrays, on_restart: OnRestart) -> None:
+    def __init__(self, ray: ModuleType, blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
         self.ray = ray
         self.pickled = pickle_blueprint(blueprint)
-        self.deadline_seconds = blueprint.config.placement.deadline_seconds
-        self.on_restart = on_restart
-        self._may_restart = blueprint.config.placement.restart_workers
+        placement = blueprint.config.placement
+        self.deadline_seconds = placement.deadline_seconds
+        self.listeners = listeners
+        self._may_restart = placement.restart_workers
+        assert blueprint.nodes is not None, "nodes are compared before a run begins"
+        self.admission = Admission(ray, blueprint.nodes, placement.allow_different_numerics, listeners.on_line)
+        self._other_nodes = set[str]()
         self._shared = shared = blueprint.shared(block)
         self.exchange = shared.exchange
         self.doorbell = Doorbell.create()
@@ -103,7 +90,15 @@ class Islands:
             avoided = now < self._died_at.get(node.id, -AVOIDED_SECONDS) + AVOIDED_SECONDS
             return avoided, (hosted[node.id] + 1) / node.cpus
 
-        return min(alive_nodes(self.ray), key=burden, default=None)
+        return min(self.admission.admitted(alive_nodes(self.ray), self.ring), key=burden, default=None)
+
+    def note_numerics_of(self, node: Node) -> None:
+        """Of one that will have an island: where it computes otherwise, the run is marked before it does."""
+        differences = self.admission.differences_of(node)
+        if differences and node.id not in self._other_nodes:
+            self._other_nodes.add(node.id)
+            lines = [f"node {node.address}: {line}" for line in differences]
+            self.listeners.on_other_numerics(self.exchange.published_version, lines)
 
     def judge(self, island: RemoteIsland, error: BaseException) -> None:
         """Raises where an island that died is not to be begun again."""
@@ -115,7 +110,7 @@ class Islands:
         self._deaths[point] += 1
         if not self._may_restart or self._deaths[point] > MAX_KILLS_AT_ONE_POINT:
             raise PeerDied(text) from error
-        self.on_restart(f"{text}; it is begun again from its capsules")
+        self.listeners.on_restart(f"{text}; it is begun again from its capsules")
 
     def end(self) -> None:
         """All of them, in order as far as they let themselves."""
@@ -160,13 +155,10 @@ class RemoteIsland:
         self._actor = self._beginning = self._collecting = self._publishing = None
         self.node = self._all.node_for(self)
         if self.node is None:
-            self._homeless_since = self._homeless_since or now
-            if now > self._homeless_since + self._all.deadline_seconds:
-                raise PeerDied(
-                    f"no node of the Ray cluster was alive for deadline_seconds={self._all.deadline_seconds:g}"
-                )
+            self._wait_for_a_node(now)
             return
         self._homeless_since = None
+        self._all.note_numerics_of(self.node)
         remote = ray.remote(Island).options(
             num_cpus=0,
             max_restarts=0,
@@ -183,6 +175,15 @@ class RemoteIsland:
         reference = self._actor.begin.remote(self._all.pickled, self.index, data)
         self._beginning = Call(reference, self._all.ring, seconds)
         self._sent_version = versions[-1]
+
+    def _wait_for_a_node(self, now: float) -> None:
+        """As long as one is being looked at, and the deadline after that."""
+        admission, seconds = self._all.admission, self._all.deadline_seconds
+        if self._homeless_since is None or admission.is_looking:
+            self._homeless_since = now
+        elif now > self._homeless_since + seconds:
+            lines = [f"no node of the Ray cluster that may have an island was alive for deadline_seconds={seconds:g}"]
+            raise PeerDied("; ".join([*lines, *admission.refusals]))
 
     def advance(self) -> bool:
         """True when a rollout came."""
@@ -241,7 +242,7 @@ class RemoteIsland:
         self.crossing.put_watched(arrays)
         for news in document["news"]:
             if news["kind"] == "restart":
-                self._all.on_restart(f"{self.name}: {news['line']}")
+                self._all.listeners.on_restart(f"{self.name}: {news['line']}")
             else:
                 if news["env"] is not None:
                     self.crossing.put_under_way(int(news["env"]), arrays)

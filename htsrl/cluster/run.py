@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-from htsrl.cluster.connection import alive_nodes, connect
+from collections.abc import Sequence
+from dataclasses import replace
+from types import ModuleType
+
+from htsrl.cluster.connection import Node, all_alive, connect, is_own
 from htsrl.cluster.islands import Islands
 from htsrl.cluster.nodes import check_nodes
 from htsrl.cluster.plan import check_can_have_islands, with_islands
+from htsrl.cluster.room import check_room, island_bytes
 from htsrl.dataflow.shared_arrays import SharedArrays
 from htsrl.errors import ConfigError
+from htsrl.fingerprint import ComparedNodes, Fingerprint
 from htsrl.placements.blueprint import Blueprint
 from htsrl.placements.supervisor import Listeners, Supervisor
 
 ROOM = 4
-"""Parcels of an interval that a local Ray has room for: some are under way while others are read."""
+"""Parcels of each kind that a local Ray has room for: some are under way while others are read."""
 
 
-def place_on_islands(blueprint: Blueprint) -> Blueprint:
+def place_on_islands(blueprint: Blueprint, fingerprint: Fingerprint) -> Blueprint:
     """The blueprint of a run whose environments live on the nodes of a Ray, which is there afterwards."""
     check_can_have_islands(blueprint)
-    placement, num_bytes = blueprint.config.placement, interval_bytes(blueprint)
-    ray = connect(placement.ray_address, ROOM * num_bytes)
-    nodes = alive_nodes(ray)
+    placement, num_envs = blueprint.config.placement, blueprint.experiment.num_simulators
+    ray = connect(placement.ray_address, ROOM * (placement.nodes or 1) * island_bytes(blueprint, num_envs))
+    alive = all_alive(ray)
+    nodes = [node for node in alive if node.can_have_islands]
     if not nodes:
         raise ConfigError("no node of the Ray cluster has a core for an island; `ray status` tells what there is")
-    room = min(node.store_bytes for node in nodes)
-    if room < num_bytes / (placement.nodes or len(nodes)):
-        raise ConfigError(
-            f"a node's object store of {room / 2**20:,.0f} MiB has no room for an island's part of the "
-            f"{num_bytes / 2**20:,.0f} MiB of an interval; use a shorter sync_interval, more nodes, or `ray start "
-            "--object-store-memory`"
-        )
-    if placement.ray_address is not None:
-        check_nodes(ray, nodes, blueprint)
     count = placement.nodes or len(nodes)
-    shares = [nodes[place % len(nodes)] for place in range(count)]
-    return with_islands(blueprint, [node.cpus / shares.count(node) for node in shares])
+    hosts = [nodes[place % len(nodes)] for place in range(count)]
+    placed = with_islands(blueprint, [node.cpus / hosts.count(node) for node in hosts])
+    here = ray.get_runtime_context().get_node_id()
+    check_room(placed, hosts, driver=next(node for node in alive if node.id == here))
+    return replace(placed, nodes=_compared(ray, nodes, blueprint, fingerprint))
 
 
-def interval_bytes(blueprint: Blueprint) -> int:
-    """About what islands send of one interval, capsules aside."""
-    spec = blueprint.trajectory
-    return sum(array.num_bytes for array in spec.arrays()) // spec.num_storages
+def _compared(ray: ModuleType, nodes: Sequence[Node], blueprint: Blueprint, own: Fingerprint) -> ComparedNodes:
+    placement = blueprint.config.placement
+    if is_own(ray):  # this machine, and nobody can join it
+        return ComparedNodes(own, placement.device, {node.id: () for node in nodes})
+    return check_nodes(ray, nodes, own, placement.device, placement.allow_different_numerics)
 
 
 def run_ray(blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
     """Train to the end, reporting after every update; leaves no island behind."""
     ray = connect(blueprint.config.placement.ray_address)
-    islands = Islands(ray, blueprint, block, listeners.on_restart)
+    islands = Islands(ray, blueprint, block, listeners)
     try:
         supervisor = Supervisor(blueprint, block, listeners, islands)
         try:

@@ -45,6 +45,9 @@ class Placement:
     ray_address: str | None = None
     """The Ray cluster to join, as HOST:PORT, or auto for the one that this machine belongs to. None: start a Ray on
     this machine, which nobody else can reach."""
+    allow_different_numerics: bool = False
+    """With placement ray: nodes that compute other bits than this machine may have islands too. That marks the run for
+    good."""
     run_dir: Path | None = None
     """Folder for this run's results; must not exist yet. None: a new one under runs/."""
     checkpoint_every_seconds: float | None = 300.0

@@ -33,6 +33,7 @@ from htsrl.envs.make import make_env
 from htsrl.envs.origins import Origins
 from htsrl.envs.truncating import TruncatingAgents
 from htsrl.envs.waiting import Deadlines
+from htsrl.fingerprint import ComparedNodes
 from htsrl.learners.make import make_rule
 from htsrl.learners.rule import SyncRule
 from htsrl.placements.block_layout import block_specs, priority_rule, replay_capacity
@@ -105,6 +106,10 @@ class Blueprint:
     """Where the environment, and a policy or an algorithm of the user's own, come from."""
     islands: tuple[Envs, ...] = ()
     """The environments that live on each of other machines, with their executors and actors; none: all live here."""
+    nodes: ComparedNodes | None = None
+    """Those that islands may be on."""
+    state_bytes: int = 0
+    """Of an environment that saves its state, as it was looked at."""
     collector: CollectorPlan | None = None
     """Who fills the storages, where it is no executor with environments; an env is then a column."""
 

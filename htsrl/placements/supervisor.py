@@ -41,6 +41,10 @@ class Listeners:
     on_restart: Callable[[str], None]
     on_replaced: Callable[[str], None] = lambda name: None
     """A worker, by its name, was started again."""
+    on_line: Callable[[str], None] = lambda line: None
+    """What the user should read."""
+    on_other_numerics: Callable[[int, Sequence[str]], None] = lambda version, changes: None
+    """From this version on, something else computes too, which differs so."""
     on_look: Callable[[], None] = lambda: None
     """Whenever the supervisor looks around, at least about once a second."""
 

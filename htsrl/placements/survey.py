@@ -75,6 +75,7 @@ def draw_blueprint(config: Config) -> Blueprint:
         light=acting.light,
         on_threads=look.on_threads,
         lane=look.lane,
+        state_bytes=look.state_bytes,
         origins=look.origins | origins_of(*_own_parts(experiment, policy, algorithm, schedule)),
     )
 
@@ -181,6 +182,7 @@ def _look_at_env(config: Config) -> Look:
         interface, team_size = interface_of(env, experiment.network), team_size_of(env)
         sees_images = any(leaf.is_image for leaf in interface.observations.values())
         pace = pace_of(env) if chooses else None
+        state_bytes = _state_bytes(env) if placement.backend == "ray" else 0
     finally:
         env.close()
     is_slow = pace is not None and pace.is_slow("images" if sees_images else "vectors")
@@ -189,7 +191,12 @@ def _look_at_env(config: Config) -> Look:
         would_pay = pace.waits_for_more_than(available_cores(), experiment.num_envs)
         patience = 1.0 + 5 * (make_seconds + pace.look_seconds)
         on_threads = would_pay and can_share_process(make, pace, patience)
-    return Look(interface, team_size, experiment.overlaps_learning and chooses and not is_slow, on_threads, origins)
+    leave_a_core = experiment.overlaps_learning and chooses and not is_slow
+    return Look(interface, team_size, leave_a_core, on_threads, origins, state_bytes=state_bytes)
+
+
+def _state_bytes(env: gymnasium.Env[Any, Any]) -> int:
+    return len(env.get_wrapper_attr("save_state")()) if saves_its_state(env) else 0
 
 
 def _look_offline(config: Config, algorithm: Algorithm) -> Look:

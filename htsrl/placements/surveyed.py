@@ -43,6 +43,8 @@ class Look(NamedTuple):
     """Whether executors step their environments on threads."""
     origins: Origins
     lane: LaneFacts | None = None
+    state_bytes: int = 0
+    """Of what it saves of its state; 0 where it saves none, or nobody asked."""
 
 
 @dataclass(frozen=True)

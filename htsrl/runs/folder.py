@@ -225,9 +225,13 @@ class RunFolder:
 
     def note_change_of_numerics(self, version: int, changes: Sequence[str], fingerprint: Fingerprint) -> None:
         """Mark the run for good: from here on its bits are those of another machine, library or code."""
+        self.note_other_numerics(version, changes)
+        self._save_fingerprint(fingerprint)
+
+    def note_other_numerics(self, version: int, changes: Sequence[str]) -> None:
+        """The same of what computes beside the machine that has the fingerprint."""
         noted = self.numerics_changes()
         self.save_json(self._numerics_changes_file, [*noted, {"version": version, "changes": list(changes)}])
-        self._save_fingerprint(fingerprint)
 
     def _note_starts_over(self, changes: Sequence[str]) -> None:
         """Changes after version 0 were of bits that are gone."""

@@ -113,7 +113,7 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
         checkpoint = _checkpoint(folder)
         _check_same_experiment(checkpoint, config)
         _check_there_is_work(folder, checkpoint, config)
-        blueprint = survey(config, folder, watching.is_watched)
+        blueprint = survey(config, folder, watching.is_watched, changed.allow_different_numerics)
         fingerprint = fingerprint_for(blueprint)
         changes = changes_of_numerics(folder, fingerprint, changed.allow_different_numerics)
         block = SharedArrays(blueprint.block_specs())

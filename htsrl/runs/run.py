@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,14 @@ class _Run:
 
     def _listeners(self) -> Listeners:
         note_restart = self.recorder.note_restart
-        listeners = Listeners(self._on_report, self._on_checkpoint, note_restart, on_look=self._on_look)
+        listeners = Listeners(
+            self._on_report,
+            self._on_checkpoint,
+            note_restart,
+            on_line=self.recorder.say,
+            on_other_numerics=self._on_other_numerics,
+            on_look=self._on_look,
+        )
         return replace(listeners, on_replaced=self._timeline.note_restart) if self._timeline else listeners
 
     def _on_report(self, report: UpdateReport) -> None:
@@ -181,6 +188,10 @@ class _Run:
         if path is not None:
             self.recorder.note_checkpoint(written.version)
             self._dispatch.checkpoint(written.version, path)
+
+    def _on_other_numerics(self, version: int, changes: Sequence[str]) -> None:
+        self._folder.note_other_numerics(version, changes)
+        self.recorder.say("\n  ".join([f"from update {version} on, the run is marked for its numerics:", *changes]))
 
     def _on_look(self) -> None:
         self._dispatch.take_turn()

@@ -53,16 +53,22 @@ def has_begun(path: Path) -> bool:
     return True
 
 
-def survey(config: Config, folder: RunFolder, is_observed: bool = False) -> Blueprint:
-    """The blueprint of a run in this folder, if its roles can live where they are asked to."""
-    placement = replace(config.placement, run_dir=folder.path)
+def survey(
+    config: Config, folder: RunFolder, is_observed: bool = False, allow_different_numerics: bool = False
+) -> Blueprint:
+    """The blueprint of a run in this folder, if its roles can live where they are asked to.
+
+    What is allowed now is not what the run's configuration allows from now on.
+    """
+    allows = allow_different_numerics or config.placement.allow_different_numerics
+    placement = replace(config.placement, run_dir=folder.path, allow_different_numerics=allows)
     with current_folder_kept():  # for the workers, which start where this process is
         blueprint = replace(draw_blueprint(replace(config, placement=placement)), reports_episodes=is_observed)
     _check_placement(blueprint)
     if placement.backend == "ray":
         from htsrl.cluster.run import place_on_islands
 
-        return place_on_islands(blueprint)
+        return place_on_islands(blueprint, fingerprint_for(blueprint))
     return blueprint
 
 

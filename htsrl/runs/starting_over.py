@@ -22,7 +22,7 @@ def start_over(
     config: Config, before: Experiment, folder: RunFolder, watching: Watching, allow_different_numerics: bool
 ) -> RunResult:
     """Nothing that was computed is kept; under other numerics than the run began with it is refused or marked."""
-    blueprint = survey(config, folder, watching.is_watched)
+    blueprint = survey(config, folder, watching.is_watched, allow_different_numerics)
     fingerprint = fingerprint_for(blueprint)
     # Killed while its folder was made, it has computed nothing that could differ.
     has_computed = folder.has_fingerprint() or folder.digest_file.exists()

@@ -107,15 +107,27 @@ def test_an_island_that_begins_again_has_the_whole_log(blueprint: Blueprint) -> 
         {"field rewards": np.zeros((3, 1), np.float64)},
         {"capsules": np.array([[0, 0, 9, 0, 6, 1]])},
         {"capsules": np.array([[0, 0, 0, 0, 7, 1]])},
+        {"capsules": np.array([[0, 0, 0, 0, 5, 1]])},
+        {"capsules": np.array([0, 0, 0, 0, 6, 1])},
+        {"envs": np.array([2, 2])},
+        {"envs": np.array([], np.int64)},
+        {"scores": np.array([[0.5]])},
+        *({name: None} for name in ("rollout", "envs", "capsules", "scores", "heaps", "field rewards")),
     ],
 )
 def test_a_rollout_that_cannot_be_is_refused(blueprint: Blueprint, harm: dict[str, Any]) -> None:
     island, learner = Side(blueprint, sparse=True), Side(blueprint)
     island.complete(2, 0, b"first.")
     (rollout,) = island.crossing.new_rollouts(np.zeros(2, np.int64))
+    before = contents(learner.block)
+    harmed = {name: array for name, array in {**rollout, **harm}.items() if array is not None}
     with pytest.raises(BrokenParcel):
-        learner.crossing.put_next({**rollout, **harm})
-    assert not learner.shared.exchange.completed_rollouts.any()
+        learner.crossing.put_next(harmed)
+    assert contents(learner.block) == before, "nothing of it is written"
+
+
+def contents(block: SharedArrays) -> bytes:
+    return b"".join(block[spec.name].tobytes() for spec in block.specs)
 
 
 def test_frames_of_a_stack_are_sent_once_and_come_out_as_they_were() -> None:
@@ -144,6 +156,9 @@ def test_islands_get_what_acts_and_nothing_of_the_optimizer(blueprint: Blueprint
     learner.shared.exchange.published_version = 5
     versions, arrays = learner.crossing.acting_versions()
     assert versions == range(4, 6)
+    for name in arrays:
+        with pytest.raises(BrokenParcel, match=name):
+            island.crossing.put_versions(versions, {**arrays, name: arrays[name][:1]})
     island.crossing.put_versions(versions, arrays)
     assert island.shared.exchange.published_version == 5
     slots = island.block["parameter_slots"]
