@@ -58,7 +58,8 @@ class Assassin(threading.Thread):
         self._digest_file = run_dir / "digest.jsonl"
         self._plans = plans
         self._updates_between = updates_between
-        self.killed: list[int] = []
+        self.num_kills = 0
+        """Plans that were carried out: whoever was named is dead."""
 
     def run(self) -> None:
         for number, plan in enumerate(self._plans, start=1):
@@ -70,7 +71,7 @@ class Assassin(threading.Thread):
             for victim in victims:
                 with suppress(psutil.NoSuchProcess):  # it went with the one before
                     victim.kill()
-                    self.killed.append(victim.pid)
+            self.num_kills += 1
 
     def _num_updates(self) -> int:
         return self._digest_file.read_text().count("\n") if self._digest_file.exists() else 0
@@ -82,15 +83,16 @@ class Assassin(threading.Thread):
 
 
 def killed_run(
-    experiment: Experiment, tmp_path: Path, plans: list[Plan], updates_between: int = 8, **placement: Any
-) -> tuple[Outcome, list[int]]:
-    """Train while an assassin is about; returns whom it killed, too."""
+    experiment: Experiment, tmp_path: Path, plans: list[Plan], updates_between: int, **placement: Any
+) -> Outcome:
+    """Train while an assassin is about, who must have carried out all plans before the run ends."""
     run_dir = tmp_path / "run"
     assassin = Assassin(run_dir, plans, updates_between)
     assassin.start()
     train(Config(experiment, Placement(**QUIETLY, **placement, run_dir=run_dir, tensorboard=False, progress="off")))
     assassin.join(timeout=1.0)
-    return outcome_in(run_dir), assassin.killed
+    assert assassin.num_kills == len(plans), "the run ended, or nobody was there to kill, before all plans were done"
+    return outcome_in(run_dir)
 
 
 def outcome_in(run_dir: Path) -> Outcome:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from cut_networks import WITH_TOKEN, CutNetworks, can_make_networks
 from helpers import assert_same_run
 from island_runs import islands, killed_run, outcome_in, workers_of
 from live_run import LiveRun, patience, survivors
+from raylets import OTHER_NUMERICS, RayCluster
 from small_run import oracle, resume_inline, small_experiment, small_flags
 
 from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
@@ -45,10 +44,9 @@ def a_worker() -> list[psutil.Process]:
 
 
 def test_killed_islands_and_workers_change_no_bit(tmp_path: Path) -> None:
-    plans = [first_island, a_worker, whole_island]
+    plans = [first_island, *[a_worker] * 4, whole_island, *[a_worker] * 4]
     settings: dict[str, Any] = {"nodes": 2, "jitter_seconds": 0.005, "log_every_steps": 1}
-    outcome, killed = killed_run(small_experiment(NUM_UPDATES), tmp_path, plans, **settings)
-    assert len(killed) >= 3
+    outcome = killed_run(small_experiment(NUM_UPDATES), tmp_path, plans, updates_between=3, **settings)
     assert_same_run(outcome, oracle(NUM_UPDATES))
 
 
@@ -115,37 +113,6 @@ def test_ctrl_c_ends_islands_and_ray_in_order(tmp_path: Path) -> None:
     assert_same_run(outcome_in(run.run_dir), oracle(NUM_UPDATES))
 
 
-class RayCluster:
-    """Several raylets on this machine, which a run joins."""
-
-    def __init__(self, num_nodes: int) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("ray_cluster.py")), str(num_nodes)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.address = self._line()
-        self.raylets = [int(self._line()) for _ in range(num_nodes)]
-
-    def __enter__(self) -> RayCluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=patience(60.0))
-
-    def add_node(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("another\n")
-        self._process.stdin.flush()
-        self.raylets.append(int(self._line()))
-
-    def kill_node(self) -> None:
-        os.kill(self.raylets.pop(0), signal.SIGKILL)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-
 @pytest.mark.slow
 def test_a_node_that_is_killed_is_replaced_by_another_and_one_that_joins_is_used(tmp_path: Path) -> None:
     with RayCluster(2) as cluster:
@@ -163,6 +130,26 @@ def test_a_node_that_is_killed_is_replaced_by_another_and_one_that_joins_is_used
         finally:
             run.clean_up()
     assert_same_run(outcome_in(run.run_dir), oracle(MANY_UPDATES))
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_and_computes_other_bits_has_no_island(tmp_path: Path) -> None:
+    with RayCluster(1) as cluster:
+        joined = ("--placement", "ray", "--ray-address", cluster.address, "--num-executors", "1", "--num-actors", "0")
+        run = LiveRun(tmp_path, *small_flags(SOME_UPDATES), *joined, *SLOWLY, "--deadline-seconds", "120")
+        try:
+            run.wait_until(lambda: run.num_metrics() >= 8, patience(START_SECONDS))
+            cluster.add_node(**OTHER_NUMERICS)
+            cluster.kill_node()
+            run.wait_until(lambda: "has no island of this run" in run.stderr, patience(START_SECONDS))
+            assert "mkl_mode: " in run.stderr
+            cluster.add_node()
+            run.wait_for_end(patience(START_SECONDS))
+            assert run.exit_code == 0, run.stderr
+        finally:
+            run.clean_up()
+    assert not (run.run_dir / "numerics_changes.json").exists()
+    assert_same_run(outcome_in(run.run_dir), oracle(SOME_UPDATES))
 
 
 @pytest.mark.slow
@@ -217,6 +204,5 @@ def test_many_kills_of_islands_and_workers_change_no_bit(tmp_path: Path) -> None
     draw, num_updates = random.Random(seed), 400
     plans = [draw.choice((first_island, a_worker, whole_island)) for _ in range(50)]
     settings: dict[str, Any] = {"nodes": 3, "jitter_seconds": 0.005, "log_every_steps": 1}
-    outcome, killed = killed_run(small_experiment(num_updates), tmp_path, plans, updates_between=7, **settings)
-    assert len(killed) >= 50
+    outcome = killed_run(small_experiment(num_updates), tmp_path, plans, updates_between=7, **settings)
     assert_same_run(outcome, oracle(num_updates))
