@@ -71,7 +71,7 @@ def warnings(run: Run) -> list[str]:
     for change in changes[:20] if isinstance(changes, list) else ():
         if isinstance(change, dict):
             what = "; ".join(map(str, change["changes"])) if isinstance(change.get("changes"), list) else "unknown"
-            found.append(f"goes on under other numerics after update {change.get('version')}: {what}"[:1000])
+            found.append(f"continues under other numerics after update {change.get('version')}: {what}"[:1000])
     if run.files.stamp("diverged_batch.safetensors"):
         found.append("training diverged; diverged_batch.safetensors has the batch that did it")
     return found

@@ -71,4 +71,4 @@ def _differences_of_numerics(run_a: Path, run_b: Path) -> Iterator[str]:
     for run_dir in (run_a, run_b):
         for change in RunFolder(run_dir).numerics_changes():
             what = "; ".join(change.get("changes", ()))
-            yield f"{run_dir} goes on under other numerics after update {change['version']} ({what})"
+            yield f"{run_dir} continues under other numerics after update {change['version']} ({what})"
