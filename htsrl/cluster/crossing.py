@@ -42,7 +42,6 @@ Named = dict[str, NDArray[Any]]
 NUMBER = np.dtype(np.int64)
 NUM_NUMBERS = 6
 """Of a capsule: episode, length, heap, offset, size, and whether it is a log."""
-NO_BYTES = np.empty(0, np.uint8)
 NO_CAPSULE = Capsule(episode=0, score=0.0, length=0, heap=-1, num_bytes=0, is_log=False)
 
 
@@ -187,8 +186,7 @@ class Crossing:
         """Each with what is new of its heap, and from where on."""
         numbers = _checked(given, "capsules", (len(envs), NUM_NUMBERS), NUMBER).tolist()
         scores = _checked(given, "scores", (len(envs),), np.dtype(np.float64)).tolist()
-        heaps = given.get("heaps", NO_BYTES)
-        heaps, begin = _checked(given, "heaps", (heaps.size,), np.dtype(np.uint8)).tobytes(), 0
+        heaps, begin = _checked_bytes(given, "heaps"), 0
         for env, of_env, score in zip(envs, numbers, scores, strict=True):
             episode, length, heap, offset, num_bytes, is_log = of_env
             end = begin + num_bytes - offset
@@ -284,6 +282,11 @@ def _checked(given: Arrays, name: str, shape: tuple[int, ...], dtype: np.dtype[A
         found = "is missing" if array is None else f"is {array.dtype} {array.shape}"
         raise BrokenParcel(f"{name!r} {found}, not {dtype} {shape}")
     return array
+
+
+def _checked_bytes(given: Arrays, name: str) -> bytes:
+    found = given.get(name)
+    return _checked(given, name, (0 if found is None else found.size,), np.dtype(np.uint8)).tobytes()
 
 
 def several(taken: Sequence[Named]) -> Named:

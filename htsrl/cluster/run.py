@@ -25,7 +25,8 @@ def place_on_islands(blueprint: Blueprint, fingerprint: Fingerprint) -> Blueprin
     """The blueprint of a run whose environments live on the nodes of a Ray, which is there afterwards."""
     check_can_have_islands(blueprint)
     placement, num_envs = blueprint.config.placement, blueprint.experiment.num_simulators
-    ray = connect(placement.ray_address, ROOM * (placement.nodes or 1) * island_bytes(blueprint, num_envs))
+    versions_of_others = ((placement.nodes or 1) - 1) * island_bytes(blueprint, 0)
+    ray = connect(placement.ray_address, ROOM * (island_bytes(blueprint, num_envs) + versions_of_others))
     alive = all_alive(ray)
     nodes = [node for node in alive if node.can_have_islands]
     if not nodes:

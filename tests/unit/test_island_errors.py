@@ -91,7 +91,7 @@ class ConnectedTo:
 @pytest.mark.parametrize("own", [True, False])
 @needs_ray
 def test_a_process_that_is_connected_to_another_ray_says_so(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
-    ray = ConnectedTo()
+    ray: Any = ConnectedTo()
     monkeypatch.setattr(connection, "import_module", lambda name: ray)
     monkeypatch.setattr(connection, "_own_address", ray.address if own else None)
     assert connect(None) is ray
