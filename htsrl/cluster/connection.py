@@ -37,6 +37,9 @@ NO_REPORTS = "RAY_USAGE_STATS_ENABLED"
 
 _own_address: str | None = None
 """Of the Ray that this process has started last."""
+_own_store_bytes = 0
+_num_runs = 0
+"""Of this process, on whichever Ray it is connected to."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,16 @@ def is_installed() -> bool:
 
 
 def connect(address: str | None, store_bytes: int = 0) -> ModuleType:
-    """Ray, connected. `store_bytes` is for a local one that is started: what will be under way there at once."""
+    """Ray, connected. `store_bytes` is for a local one: what will be under way there at once."""
     if not is_installed():
         raise ConfigError("placement=ray needs Ray, which is not installed; pip install 'htsrl[ray]'")
     os.environ.setdefault(NO_REPORTS, "0")
     ray = import_module("ray")
     if ray.is_initialized():
         _check_that_it_is_meant(ray, address)
-        return ray
+        if address or _num_runs or not is_own(ray) or store_bytes <= _own_store_bytes:
+            return ray
+        ray.shutdown()  # an earlier run needed less
     if address is not None:
         _check_that_it_can_be_joined(address)
     with _handlers_kept():
@@ -74,6 +79,18 @@ def connect(address: str | None, store_bytes: int = 0) -> ModuleType:
         else:
             ray.init(address, **QUIETLY)
     return ray
+
+
+@contextmanager
+def run_on(address: str | None) -> Iterator[ModuleType]:
+    """Ray, connected, which stays as it is for a run."""
+    global _num_runs
+    ray = connect(address)
+    _num_runs += 1
+    try:
+        yield ray
+    finally:
+        _num_runs -= 1
 
 
 def is_own(ray: ModuleType) -> bool:
@@ -134,8 +151,8 @@ def _start(ray: ModuleType, store_bytes: int) -> None:
         )
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = cluster_is_enabled
-    global _own_address
-    _own_address = ray.get_runtime_context().gcs_address
+    global _own_address, _own_store_bytes
+    _own_address, _own_store_bytes = ray.get_runtime_context().gcs_address, max(store_bytes, MIN_STORE_BYTES)
     addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
     if addresses != {LOOPBACK}:
         ray.shutdown()

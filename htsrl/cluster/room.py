@@ -45,6 +45,5 @@ def check_room(blueprint: Blueprint, hosts: Sequence[Node], driver: Node) -> Non
             raise ConfigError(
                 f"the object store of node {node.address}, of {node.store_bytes / 2**20:,.0f} MiB, has no room for the "
                 f"{needed / 2**20:,.0f} MiB that its islands, or the learner there, may send and be sent at once; use "
-                "a shorter sync_interval, more nodes, or `ray start --object-store-memory`; for a Ray that this "
-                "process has started for an earlier run, call ray.shutdown() first"
+                "a shorter sync_interval, more nodes, or `ray start --object-store-memory`"
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 
-from htsrl.cluster.connection import Node, all_alive, connect, is_own
+from htsrl.cluster.connection import Node, all_alive, connect, is_own, run_on
 from htsrl.cluster.islands import Islands
 from htsrl.cluster.nodes import check_nodes
 from htsrl.cluster.plan import check_can_have_islands, with_islands
@@ -48,15 +48,15 @@ def _compared(ray: ModuleType, nodes: Sequence[Node], blueprint: Blueprint, own:
 
 def run_ray(blueprint: Blueprint, block: SharedArrays, listeners: Listeners) -> None:
     """Train to the end, reporting after every update; leaves no island behind."""
-    ray = connect(blueprint.config.placement.ray_address)
-    islands = Islands(ray, blueprint, block, listeners)
-    try:
-        supervisor = Supervisor(blueprint, block, listeners, islands)
+    with run_on(blueprint.config.placement.ray_address) as ray:
+        islands = Islands(ray, blueprint, block, listeners)
         try:
-            islands.begin()
-            supervisor.start()
-            supervisor.watch()
+            supervisor = Supervisor(blueprint, block, listeners, islands)
+            try:
+                islands.begin()
+                supervisor.start()
+                supervisor.watch()
+            finally:
+                supervisor.stop()
         finally:
-            supervisor.stop()
-    finally:
-        islands.end()
+            islands.end()

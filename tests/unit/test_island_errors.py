@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 from htsrl import Config, ConfigError, Experiment, Placement, train
 from htsrl.cluster import connection
 from htsrl.cluster import run as cluster_run
-from htsrl.cluster.connection import Node, connect
+from htsrl.cluster.connection import Node, connect, run_on
 from htsrl.cluster.nodes import MISSING, Admission, check_nodes
 from htsrl.cluster.plan import with_islands
 from htsrl.cluster.room import check_room, island_bytes
@@ -79,13 +80,37 @@ class ConnectedTo:
     """In the place of Ray: a process that is connected to one already."""
 
     address = "127.0.0.1:6379"
+    was_shut_down = False
     util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.9")
 
     def is_initialized(self) -> bool:
         return True
 
+    def shutdown(self) -> None:
+        self.was_shut_down = True
+
     def get_runtime_context(self) -> Any:
         return SimpleNamespace(gcs_address=self.address, get_node_id=lambda: "a")
+
+
+@pytest.mark.parametrize(("own", "is_used", "ends"), [(True, False, True), (True, True, False), (False, False, False)])
+@needs_ray
+def test_an_own_ray_that_is_too_small_for_the_next_run_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, own: bool, is_used: bool, ends: bool
+) -> None:
+    """Not under a run that uses it."""
+    ray: Any = ConnectedTo()
+    started: list[int] = []
+    monkeypatch.setattr(connection, "import_module", lambda name: ray)
+    monkeypatch.setattr(connection, "_own_address", ray.address if own else None)
+    monkeypatch.setattr(connection, "_own_store_bytes", 1000)
+    monkeypatch.setattr(connection, "_start", lambda ray, store_bytes: started.append(store_bytes))
+    with run_on(None) if is_used else nullcontext():
+        connect(None, 1000)
+        assert not ray.was_shut_down
+        connect(None, 1001)
+    assert ray.was_shut_down == ends
+    assert started == ([1001] if ends else [])
 
 
 @pytest.mark.parametrize("own", [True, False])
