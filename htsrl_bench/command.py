@@ -16,6 +16,7 @@ from htsrl_bench.tables.determinism import DeterminismTable
 from htsrl_bench.tables.islands import IslandsTable
 from htsrl_bench.tables.keeping import KeepingTable
 from htsrl_bench.tables.lag import LagTable
+from htsrl_bench.tables.lag_divergence import LagDivergenceTable
 from htsrl_bench.tables.language import LanguageTable
 from htsrl_bench.tables.language_bits import LanguageBitsTable
 from htsrl_bench.tables.language_resume import LanguageResumeTable
@@ -52,6 +53,7 @@ class Bench:
         | Annotated[LearningTable, tyro.conf.subcommand("learning")]
         | Annotated[SuiteTable, tyro.conf.subcommand("suite")]
         | Annotated[LagTable, tyro.conf.subcommand("lag")]
+        | Annotated[LagDivergenceTable, tyro.conf.subcommand("lag-divergence")]
         | Annotated[LanguageTable, tyro.conf.subcommand("language")]
         | Annotated[LanguageBitsTable, tyro.conf.subcommand("language-bits")]
         | Annotated[LanguageResumeTable, tyro.conf.subcommand("language-resume")]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from htsrl.statistics.intervals import mean_interval
-from htsrl_bench.suite_verdict import range_words
+from htsrl.statistics.intervals import Interval, mean_interval
+from htsrl_bench.suite_verdict import iqm_words
 
 Highlight = tuple[str, str]
 """What was measured, and what came of it."""
@@ -213,14 +213,24 @@ def _timeline(_: str, summary: Summary) -> Iterator[Highlight]:
 
 
 def _suite(name: str, summary: Summary) -> Iterator[Highlight]:
+    num_tasks = len(summary["tasks"]) - len(summary["not_learned"])
     for of in summary["aggregates"]:
-        if of["way"] == "sync":
-            continue
-        iqm = f"IQM {of['iqm']:.3f} ({range_words(of['iqm_low'], of['iqm_high'])})"
-        yield (
-            f"suite {name}, {len(summary['tasks'])} tasks: {of['way']}, where 1 is what sync has in the end",
-            f"{iqm}; lower on {', '.join(of['worse']) or 'none'}, higher on {', '.join(of['better']) or 'none'}",
+        for other, less in of["less"].items():
+            interval = less["iqm"] and Interval(**less["iqm"])
+            lower, higher = (", ".join(less[side]) or "none" for side in ("lower", "higher"))
+            yield (
+                f"suite {name}, {num_tasks} tasks: {of['way']} less {other}, where 1 is what sync has learned",
+                f"IQM {iqm_words(interval)}; lower on {lower}, higher on {higher}",
+            )
+
+
+def _lag_divergence(_: str, summary: Summary) -> Iterator[Highlight]:
+    for task, by_steps in summary["tasks"].items():
+        shown = "; ".join(
+            f"{steps} steps: ratio off by {of['lag/ratio_deviation']:.3f}, cosine {of['lag/gradient_cosine']:.3f}"
+            for steps, of in by_steps.items()
         )
+        yield f"{task}, PPO: version j against j-1, by optimizer steps an update", shown
 
 
 def _sync_rules(_: str, summary: Summary) -> Iterator[Highlight]:
@@ -284,6 +294,7 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "watching": _watching,
     "timeline": _timeline,
     "suite": _suite,
+    "lag-divergence": _lag_divergence,
     "recurrent": _recurrent,
     "memory": _recurrent,  # what records from before call it
     "sync-rules": _sync_rules,

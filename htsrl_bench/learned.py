@@ -41,8 +41,8 @@ class Learned:
         """Digest, commit and code, as tables show them."""
         return [f"`{self.digest}`", self.commit or "unknown", self.code or "unknown"]
 
-    def document(self) -> dict[str, Any]:
-        return {**asdict(self), "curve": thinned(self.curve)}
+    def document(self, max_points: int = MAX_POINTS) -> dict[str, Any]:
+        return {**asdict(self), "curve": thinned(self.curve, max_points)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Learned:
@@ -51,9 +51,9 @@ class Learned:
         return cls(**{"mean_over_run": mean_over(curve), **document, "curve": curve})
 
 
-def thinned(curve: Curve) -> Curve:
-    """At most MAX_POINTS and the last, in as many digits as can be seen."""
-    stride = -(-len(curve) // MAX_POINTS)
+def thinned(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
+    """At most so many points and the last, in as many digits as can be seen."""
+    stride = -(-len(curve) // max_points)
     return tuple((step, float(f"{mean:.5g}"), round(at, 1)) for step, mean, at in (*curve[:-1:stride], curve[-1]))
 
 

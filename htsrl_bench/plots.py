@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,8 @@ WAY_COLOURS = {
     "async-uncorrected": "#a9d1b5",
 }
 """Of a schedule, or paler with another correction of its lag."""
+SPARE_COLOURS = ("#7a6a00", "#e377c2", "#444444", "#8c564b", "#17becf")
+"""Of ways that have none, such as lag-K."""
 QUIET_COLOUR = "#666666"
 DOTS_PER_INCH = 110
 NUM_COLOURS = 64
@@ -45,6 +49,11 @@ def empty_figure(columns: int = 1, rows: int = 1, width: float = 8.0, height: fl
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, all_axes
+
+
+def colours_of(ways: Sequence[str]) -> dict[str, str]:
+    spare = cycle(SPARE_COLOURS)
+    return {way: WAY_COLOURS.get(way) or next(spare) for way in ways}
 
 
 def finish(axes: Axes, title: str, horizontal: str, vertical: str) -> None:

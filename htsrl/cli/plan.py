@@ -16,6 +16,7 @@ from htsrl.config.command_line import train_command
 from htsrl.config.file import resolve_typed_env
 from htsrl.config.presets import preset, preset_name, presets_of
 from htsrl.errors import ConfigError
+from htsrl.planning.lag_price import lag_price
 from htsrl.planning.measure import DEFAULT_SECONDS, StepCosts, measure
 from htsrl.planning.model import Prediction, best, changes
 
@@ -109,6 +110,7 @@ def _plan_lines(experiment: Experiment, costs: StepCosts, cores: int) -> list[st
     for change in changes(experiment, costs, cores):
         note = ", but changes the experiment" if change.changes_experiment else ""
         lines.append(f"would help  {change.what}: {change.gain:+.0%}{note}")
+    lines += lag_price(experiment, costs, cores)
     if isinstance(experiment.env, str):
         lines += ["", f"{train_command(experiment)} {chosen.layout.flags}"]
     else:

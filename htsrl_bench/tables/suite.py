@@ -21,7 +21,7 @@ from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, publish
 from htsrl_bench.suite import SuiteTask, check_ways, suite_tasks
 from htsrl_bench.suite_plot import draw_suite
-from htsrl_bench.suite_verdict import BASELINE, TaskVerdict, summary, tables
+from htsrl_bench.suite_verdict import BASELINE, TaskVerdict, run_document, summary, tables
 from htsrl_bench.works import missing_note, split_by_installed
 
 
@@ -58,7 +58,8 @@ class SuiteTable:
         finished.prepare()
         learn_ahead(learning, jobs, self.parallel or available_cores())
         announcer = Announcer(len(jobs))
-        verdicts = [TaskVerdict.of(task.name, learning.learn(task, announcer)) for task in tasks]
+        learned = {task.name: learning.learn(task, announcer) for task in tasks}
+        verdicts = [TaskVerdict.of(name, runs) for name, runs in learned.items()]
         record = Record(
             name=f"suite-{self.algo}{'' if self.tasks == ('all',) else '-' + '-'.join(self.tasks)}",
             command=bench_command("suite", self),
@@ -66,7 +67,7 @@ class SuiteTable:
             configs={
                 f"{task.name}, {way}": Config(task.with_seed(self.seeds[0], way)) for task in tasks for way in self.ways
             },
-            repetitions=[],
+            repetitions=[run_document(name, run) for name, runs in learned.items() for run in runs],
             summary=summary(verdicts, self.ways),
             tables=tables(verdicts, self.ways, missing_note(missing)),
         )

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from htsrl.statistics.aggregates import interquartile_mean
-from htsrl.statistics.intervals import CONFIDENCE, Interval, mean_interval, paired_interval, t_quantile
-from htsrl.statistics.stratified import interquartile_interval
+from htsrl.statistics.intervals import (
+    CONFIDENCE,
+    Interval,
+    mean_interval,
+    p_value,
+    paired_interval,
+    shown_together,
+    t_quantile,
+)
+from htsrl.statistics.stratified import interquartile_difference, interquartile_interval
 
 NUM_TRIALS = 3000
 SKEW_ALLOWANCE = 0.01
@@ -97,6 +105,37 @@ def test_an_interval_over_tasks_covers_nearly_what_it_says(num_tasks: int, num_r
     assert covered / num_trials > 0.9  # 0.91 to 0.99; a stratified bootstrap of 2 runs covers 0.5 to 0.8
 
 
+@pytest.mark.parametrize(("num_tasks", "num_runs"), [(1, 3), (3, 3), (8, 2), (8, 10)])
+def test_a_difference_over_tasks_covers_nearly_what_it_says_with_scores_in_parts_of_what_the_other_side_has(
+    num_tasks: int, num_runs: int
+) -> None:
+    shifts = [0.0, -0.3, 0.1, -0.1, 0.0, 0.2, -0.2, 0.0][:num_tasks]
+
+    def sides(num_runs: int, generator: np.random.Generator) -> tuple[list[list[float]], list[list[float]]]:
+        common, noise = generator.normal(0.0, 0.1, (num_tasks, num_runs)), (2, num_tasks, num_runs)
+        ours, theirs = 1 + common + generator.normal(0.0, 0.15, noise)
+        scale = theirs.mean(axis=1, keepdims=True)
+        return ((ours + np.array(shifts)[:, None]) / scale).tolist(), (theirs / scale).tolist()
+
+    mine, others = sides(20_000, np.random.default_rng(0))
+    true = interquartile_mean(np.array(mine)) - interquartile_mean(np.array(others))
+    generator, num_trials = np.random.default_rng(num_runs), 400
+    found = [interquartile_difference(*sides(num_runs, generator)) for _ in range(num_trials)]
+    covered = sum(interval is not None and interval.low <= true <= interval.high for interval in found)
+    assert covered / num_trials > 0.9  # 0.93 to 0.99
+
+
+def test_a_difference_over_tasks_of_one_task_is_that_of_its_pairs() -> None:
+    # Three runs, of which none is cut.
+    ours, theirs = [1.0, 12.0, 25.0], [0.0, 10.0, 20.0]
+    difference = interquartile_difference([ours], [theirs])
+    plain = paired_interval(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert difference is not None
+    assert plain is not None
+    assert (difference.low, difference.high) == pytest.approx((plain.low, plain.high))
+    assert interquartile_difference([[1.0]], [[2.0]]) is None
+
+
 def test_an_interval_over_tasks_knows_where_it_knows_nothing() -> None:
     assert interquartile_interval([[1.0], [2.0, 3.0, 4.0, 5.0]]) is None
     assert interquartile_interval([[1.0, 2.0], [3.0, 4.0]]) is None
@@ -143,6 +182,26 @@ def test_values_that_are_all_equal_are_no_knowledge_of_their_spread() -> None:
     interval = mean_interval([500.0, 500.0, 500.0])
     assert interval is not None
     assert interval.is_constant
+
+
+def test_a_p_value_is_the_level_at_which_an_interval_touches_zero() -> None:
+    values = [1.0, 2.5, 4.0, 0.5]
+    p = p_value(values)
+    assert p is not None
+    touching = mean_interval(values, confidence=1 - p)
+    assert touching is not None
+    assert touching.low == pytest.approx(0.0, abs=1e-9)
+    # t = 2 / (2 / sqrt(3)) = 1.732 with two degrees of freedom: p = 1 - t / sqrt(2 + t^2).
+    assert p_value([0.0, 2.0, 4.0]) == pytest.approx(1 - math.sqrt(3 / 5))
+    assert p_value([1.0]) is None
+    assert p_value([1.0, 1.0]) is None
+
+
+def test_several_are_shown_together_by_holms_procedure() -> None:
+    # 0.01 < 0.05 / 4 and 0.015 < 0.05 / 3; 0.026 > 0.05 / 2 ends it, though 0.03 < 0.05.
+    assert shown_together({"a": 0.03, "b": 0.01, "c": 0.026, "d": 0.015}) == ["b", "d"]
+    assert shown_together({"a": 0.06}) == []
+    assert shown_together({}) == []
 
 
 @pytest.mark.parametrize(

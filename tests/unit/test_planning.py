@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from htsrl import A2C, Experiment
+import htsrl
+from htsrl import A2C, PPO, Experiment
 from htsrl.cli.main import main
 from htsrl.envs.check.claims import Barrier, StepTime, bound_steps_per_second
 from htsrl.envs.toy import Sleeping
+from htsrl.planning.lag_price import COMPARED, Compared, lag_price, optimizer_steps
 from htsrl.planning.measure import StepCosts, measure
 from htsrl.planning.model import Layout, best, changes, predict
 from htsrl_bench.simulations import simulate_hts_steps_per_second
 
+RECORDS = Path(htsrl.__file__).parents[1] / "benchmarks"
 COMPUTES = StepCosts(
     simulator=100e-6,
     simulator_wall=100e-6,
@@ -90,6 +95,44 @@ def test_what_would_help_is_named_with_its_gain() -> None:
     assert found["--sync-interval 80 instead of 20"].gain > 0.05
     cores = {change.what: change for change in changes(HTS, COMPUTES, cores=2)}
     assert not cores["2 more cores"].changes_experiment
+
+
+PPO_HTS = replace(HTS, algorithm=PPO(epochs=10, num_minibatches=32), sync_interval=128)
+
+
+def test_what_the_lag_of_ppo_cost_elsewhere_is_said_with_the_speed_of_sync() -> None:
+    first, second = lag_price(PPO_HTS, COMPUTES, cores=2)
+    assert "320 optimizer steps an update; hts was lower than sync, per step, on HalfCheetah (80)" in first
+    assert "no difference was shown on CartPole (160)" in second
+    sync = best(replace(PPO_HTS, schedule="sync"), COMPUTES, cores=2)[0].steps_per_second
+    assert second.endswith(f"--schedule sync: {sync:,.0f} steps/s")
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        HTS,  # A2C's one gradient is taken where the data were made
+        replace(PPO_HTS, schedule="sync"),
+        replace(PPO_HTS, lag=0),
+        replace(PPO_HTS, algorithm=PPO(epochs=4, num_minibatches=4)),  # less than what was ever seen to cost anything
+    ],
+)
+def test_no_price_is_named_where_there_is_no_lag_or_none_is_known(experiment: Experiment) -> None:
+    assert not lag_price(experiment, COMPUTES, cores=2)
+
+
+@pytest.mark.parametrize("compared", COMPARED, ids=lambda compared: compared.task)
+def test_what_is_said_of_the_lag_is_what_its_record_says(compared: Compared) -> None:
+    record = json.loads((RECORDS / f"{compared.record}.json").read_text())
+    config = next(iter(record["configs"].values()))["experiment"]
+    experiment = Experiment(config["env"], algorithm=PPO(num_minibatches=config["algorithm"]["num_minibatches"]))
+    assert optimizer_steps(experiment) == compared.optimizer_steps
+    if "lags" in record["summary"]:
+        of_one = next(row for row in record["summary"]["lags"] if row["lag"] == 1)
+        differences = [of_one["over_run_less_first"], of_one["score_less_first"]]
+    else:
+        differences = [record["summary"][name]["differences"]["sync"] for name in ("over_run", "scores")]
+    assert any(difference["high"] < 0 for difference in differences) == compared.is_lower
 
 
 def test_a_run_is_measured_and_planned_for(capsys: pytest.CaptureFixture[str]) -> None:

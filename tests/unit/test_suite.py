@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from htsrl_bench.finished_runs import FinishedRuns
 from htsrl_bench.learned import Learned
 from htsrl_bench.learning import Learning
 from htsrl_bench.parallel_learning import LearningJob, learn_ahead
+from htsrl_bench.plots import QUIET_COLOUR, colours_of
 from htsrl_bench.suite import CHOOSING, OFFERED, SUITE, SuiteTask, suite_tasks
 from htsrl_bench.suite_plot import draw_suite
-from htsrl_bench.suite_verdict import TaskVerdict, aggregate, learnable, tables
+from htsrl_bench.suite_verdict import RECORDED_POINTS, TaskVerdict, aggregate, learnable, tables
 from htsrl_bench.tables.suite import SuiteTable
 
 
@@ -40,29 +42,56 @@ def test_scores_are_normalised_by_what_the_baseline_has_learned() -> None:
     assert task.less_baseline(task.final, "hts").mean == pytest.approx(-27.5)  # type: ignore[union-attr]
 
 
-def test_a_task_is_worse_only_by_an_interval_that_leaves_out_zero() -> None:
+def test_a_task_is_worse_only_if_that_is_shown_for_all_tasks_together() -> None:
     lower = verdict("lower", [100.0, 101.0, 102.0], [90.0, 91.0, 92.5])
     noisy = verdict("noisy", [100.0, 101.0, 102.0], [50.0, 151.0, 90.0])
     higher = verdict("higher", [10.0, 11.0, 12.0], [20.0, 21.0, 22.5])
     found = aggregate([lower, noisy, higher], "hts")
-    assert (found.worse, found.better) == (["lower"], ["higher"])
+    assert (found.less["sync"].lower, found.less["sync"].higher) == (["lower"], ["higher"])
     assert found.improvement == pytest.approx((0 + 1 / 3 + 1) / 3)
-    assert found.iqm_low is not None
-    assert found.iqm_high is not None
-    assert found.iqm_low < found.iqm < found.iqm_high
+    # By itself its interval leaves out 0 (p = 0.030), but not as one of three: 0.05 / 2 at best.
+    doubtful = verdict("doubtful", [100.0, 101.0, 102.0], [97.0, 99.0, 98.5])
+    assert not doubtful.less_baseline(doubtful.final, "hts").has_zero  # type: ignore[union-attr]
+    assert aggregate([lower, noisy, doubtful], "hts").less["sync"].lower == ["lower"]
+    assert aggregate([doubtful], "hts").less["sync"].lower == ["doubtful"]
     assert aggregate([lower, noisy, higher], "sync").improvement == 0.5
+    assert not aggregate([lower, noisy, higher], "sync").less
+
+
+def test_ways_are_compared_over_all_tasks_by_what_their_seeds_have_in_common() -> None:
+    # sync differs by 10 between its seeds, and hts is 1 lower on each, or close to it.
+    tasks = [verdict(name, [90.0, 100.0, 110.0], [89.0, 99.1, 108.9]) for name in ("a", "b")]
+    less = aggregate(tasks, "hts").less["sync"].iqm
+    assert less is not None
+    assert less.mean == pytest.approx(-0.01, abs=1e-3)
+    assert less.low > -0.015
+    assert less.high < -0.005
+
+
+def test_what_the_baseline_gains_by_less_than_its_seeds_differ_is_no_scale() -> None:
+    assert verdict("gained", [10.0, 11.0, 12.0], [1.0, 1.0, 1.0]).has_learned
+    assert not verdict("noise", [0.1, 3.0, -2.0], [1.0, 1.0, 1.0]).has_learned
+    assert verdict("one seed", [0.1], [1.0]).has_learned
+    assert not verdict("one seed", [-0.1], [1.0]).has_learned
 
 
 def test_tasks_on_which_the_baseline_learned_nothing_are_left_out_and_named(tmp_path: Path) -> None:
-    tasks = [verdict("flat", [1.0, 1.0], [1.0, 2.0], first=1.0), verdict("learned", [5.0, 6.0], [5.0, 7.0])]
+    tasks = [verdict("flat", [1.0, 1.0], [1.0, 2.0], first=1.0), verdict("learned", [5.0, 5.1], [5.0, 7.0])]
     assert [task.name for task in learnable(tasks)] == ["learned"]
-    overall, by_task = tables(tasks, ("sync", "hts"))
-    assert "Left out, for sync learned nothing there: flat." in overall.notes[0]
+    differences, means, by_task = tables(tasks, ("sync", "hts"))
+    assert "Left out, for sync learned nothing there that its seeds show: flat." in means.notes[0]
+    assert differences.rows[0][0] == "hts less sync"
     assert [row[0] for row in by_task.rows] == ["flat", "learned"]
     alone = [verdict("learned", [5.0], [5.0])]
-    assert "too few seeds for an interval" in tables(alone, ("sync", "hts"))[0].rows[1][1]
+    assert "too few seeds for an interval" in tables(alone, ("sync", "hts"))[0].rows[0][1]
     draw_suite("some", tasks, ("sync", "hts"), tmp_path / "some.png")
     assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_way_has_a_colour_of_its_own() -> None:
+    ways = [*OFFERED["ppo"], *OFFERED["a2c"][2:4], "lag-2", "lag-3", "lag-4"]
+    colours = [*colours_of(ways).values(), QUIET_COLOUR]
+    assert len({*colours}) == len(colours)
 
 
 def test_what_is_chosen_on_some_tasks_is_confirmed_on_others() -> None:
@@ -86,6 +115,12 @@ def test_runs_on_several_cores_are_kept_and_not_trained_again(
     assert command.run() == 0
     record = json.loads((tmp_path / "suite-a2c-tiny.json").read_text())
     assert {*record["summary"]["tasks"][0]["final"]} == {"sync", "hts"}
+    assert [(run["task"], run["way"], run["seed"]) for run in record["repetitions"]] == [
+        ("tiny-a2c", "sync", 1),
+        ("tiny-a2c", "hts", 1),
+    ]
+    assert all(re.fullmatch("[0-9a-f]{32}", run["digest"]) for run in record["repetitions"])
+    assert all(1 <= len(run["curve"]) <= RECORDED_POINTS + 1 for run in record["repetitions"])
     capsys.readouterr()
     assert replace(command, parallel=1).run() == 0
     assert "2 of 2 runs have finished before" in capsys.readouterr().err
