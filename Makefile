@@ -11,7 +11,7 @@ FOOTBALL_PACKAGES := cmake g++ libsdl2-image-dev libsdl2-ttf-dev libsdl2-gfx-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo browser football football-packages football-wheel model model-packages test test-slow \
-	test-football check bench-sleeping bench-learning bench-lag bench-atari-step bench-costs bench-keeping bench-recurrent \
+	test-football check bench-sleeping bench-learning bench-suite bench-lag bench-atari-step bench-costs bench-keeping bench-recurrent \
 	bench-limits bench-throughput bench-soak bench-variance bench-peers bench-determinism bench-dashboard bench-watching report chaos \
 	reference docs clean
 
@@ -111,8 +111,13 @@ bench-sleeping: install ## HTS against lockstep with environments that sleep, an
 bench-learning: install ## the recorded learning curves, all seeds (about an hour)
 	$(BIN)/htsrl bench learning
 
+bench-suite: install ## hts, its other corrections of the lag and sync on tasks of many kinds (hours; what has finished is kept)
+	$(BIN)/htsrl bench suite --tasks choosing --ways sync hts hts-decoupled hts-uncorrected
+	$(BIN)/htsrl bench suite --tasks confirming
+
 bench-lag: install ## return per step against the lag between acting and learning (an hour of one core)
 	$(BIN)/htsrl bench lag
+	$(BIN)/htsrl bench lag-divergence
 
 bench-limits: football ## what simulator, inference, learning and a hand-over cost alone, and the rooflines (5 minutes)
 	$(BIN)/htsrl bench limits

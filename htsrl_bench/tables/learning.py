@@ -44,7 +44,7 @@ class LearningTable:
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
     """A run in each way for every seed."""
     placement: Literal["inline", "processes"] = "processes"
-    """Where the roles live; the results are the same."""
+    """Where the roles live. The results are the same, but of async, which has next to no lag inline."""
     finished_runs: Path | None = None
     """Folder in which runs are kept: the same command continues after those that have finished, and with the one that
     was interrupted."""
