@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -124,6 +127,19 @@ def test_runs_on_several_cores_are_kept_and_not_trained_again(
     capsys.readouterr()
     assert replace(command, parallel=1).run() == 0
     assert "2 of 2 runs have finished before" in capsys.readouterr().err
+
+
+def deadly() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_run_whose_process_was_killed_is_named(tmp_path: Path) -> None:
+    task = SuiteTask("deadly-a2c", Experiment(deadly, algorithm=A2C(), num_envs=2, total_steps=400))
+    placement = Placement(backend="inline", tensorboard=False, check_env=False)
+    learning = Learning(("sync",), (1,), placement, FinishedRuns(tmp_path), evaluation_episodes=1)
+    with pytest.raises(HtsrlError, match="the process of deadly-a2c, sync, seed 1 was killed; the same command"):
+        learn_ahead(learning, [LearningJob(task, "sync", 1)], parallel=1)
 
 
 def test_the_first_run_that_fails_is_named_and_no_other_is_begun(tmp_path: Path) -> None:
