@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -100,11 +101,14 @@ def test_a_deadline_may_lie_beyond_what_the_system_can_count(doorbell: Doorbell,
 
 def test_a_waiter_sleeps_until_the_ring_and_uses_no_processor(doorbell: Doorbell, lifeline: int) -> None:
     waiter = Waiter(doorbell, lifeline)
+    looks = Mock(wraps=waiter._poll)
+    waiter._poll = looks
     threading.Timer(0.5, doorbell.ring).start()
     cpu_before, start = time.thread_time(), time.monotonic()
     assert waiter.wait(DEADLINE_SECONDS)
     assert time.monotonic() - start >= 0.4
     assert time.thread_time() - cpu_before < 0.2, "who spins for half a second takes what others leave of it"
+    assert looks.poll.call_count == 1, "which may be little"
 
 
 def test_a_process_ends_when_the_one_that_holds_its_lifeline_dies() -> None:
