@@ -2,12 +2,15 @@
 
 A cached step and a pass over the whole text multiply matrices of other shapes, and kernels sum up in another order for
 other shapes: with stock attention the two agree at hardly any position. Here keys are padded to a width that is the
-same in every pass, under a mask of minus infinity, and queries to a few rows: then both take the same kernels in the
-same order. That this is so, for a model on a machine, is looked at before every run (`probe.py`).
+same in every pass, under a mask of minus infinity, queries to a few rows, and batches to a few texts: then both take
+the same kernels in the same order. Which padding does it, for a model on a machine, is looked at before every run
+(`probe.py`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +21,38 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from htsrl.errors import ConfigError
 
-FIXED_WIDTH = "htsrl_fixed_width"
+FIXED_WIDTH, STOCK = "htsrl_fixed_width", "htsrl_stock"
 MIN_ROWS = 4
 """Of queries, of sequences in a step, and of tokens in a pass: with fewer, kernels take another order."""
 UNKNOWN_PARTS = ("softcap", "s_aux", "position_bias")
+
+
+@dataclass(frozen=True)
+class Padding:
+    """What passes are filled up to, so that kernels take one order in all of them."""
+
+    query_rows: int = MIN_ROWS
+    """Queries of attention, at least."""
+    batch_multiple: int = 1
+    """Texts of a pass are a multiple of it, and at least MIN_ROWS."""
+
+    @property
+    def attention(self) -> str:
+        """The name under which transformers knows it."""
+        return FIXED_WIDTH if self.query_rows == MIN_ROWS else f"{FIXED_WIDTH}_{self.query_rows}"
+
+    def num_texts(self, count: int) -> int:
+        """That a pass over so many has."""
+        return max(-(-count // self.batch_multiple) * self.batch_multiple, MIN_ROWS)
+
+    @property
+    def most_added(self) -> int:
+        """Texts, at most."""
+        return max(self.batch_multiple, MIN_ROWS)
+
+
+PADDINGS = (Padding(), Padding(4, 4), Padding(8, 8), Padding(16, 16))
+"""The cheapest first."""
 
 
 def fixed_width_attention(
@@ -31,6 +62,7 @@ def fixed_width_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    query_rows: int = MIN_ROWS,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention over as many keys as the mask is wide, [B, H, T, D] each; what a key lacks is zero and masked."""
@@ -41,11 +73,29 @@ def fixed_width_attention(
         )
     width, rows = attention_mask.shape[-1], query.shape[2]
     key, value = (_in_all_heads(_widened(x, width), query.shape[1]) for x in (key, value))
-    if rows < MIN_ROWS:
-        query = F.pad(query, (0, 0, 0, MIN_ROWS - rows))
+    if rows < query_rows:
+        query = F.pad(query, (0, 0, 0, query_rows - rows))
+        if attention_mask.shape[2] > 1:
+            attention_mask = F.pad(attention_mask, (0, 0, 0, query_rows - rows))
     scores = torch.matmul(query, key.transpose(2, 3)) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     weights = torch.softmax(scores + attention_mask, dim=-1)
     return torch.matmul(weights, value)[:, :, :rows].transpose(1, 2).contiguous(), None
+
+
+def stock_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """As libraries have it, over the keys that are there: what the bits cost is the time beyond this one's."""
+    seen = int((attention_mask == 0).any(dim=2).any(dim=0).sum())
+    key, value = (_in_all_heads(x[:, :, :seen], query.shape[1]) for x in (key, value))
+    found = F.scaled_dot_product_attention(query, key, value, attention_mask[..., :seen], scale=scaling)
+    return found.transpose(1, 2).contiguous(), None
 
 
 def _widened(x: Tensor, width: int) -> Tensor:
@@ -57,7 +107,9 @@ def _in_all_heads(x: Tensor, num_heads: int) -> Tensor:
     return x if x.shape[1] == num_heads else x.repeat_interleave(num_heads // x.shape[1], dim=1)
 
 
-AttentionInterface.register(FIXED_WIDTH, fixed_width_attention)
+for padding in PADDINGS:
+    AttentionInterface.register(padding.attention, partial(fixed_width_attention, query_rows=padding.query_rows))
+AttentionInterface.register(STOCK, stock_attention)
 
 
 def causal_mask(num_tokens: int, width: int, device: torch.device) -> Tensor:

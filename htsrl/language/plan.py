@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from htsrl.dataflow.parameters import ParameterRing
+    from htsrl.language.attention import Padding
     from htsrl.language.finisher import TextFinisher
     from htsrl.language.generation import Sampling
     from htsrl.language.generator import Generator
@@ -46,6 +47,8 @@ class TextPlan:
     by_block: bool
     """Whether texts are generated block by block, and log-probabilities computed again by the learner: where the bits
     of a text depend on its company."""
+    padding: Padding | None = None
+    """That the probe has found; None: the least, for nothing depends on it."""
     verifies: bool = False
     run_dir: Path | None = None
     """Where samples are written, if anywhere."""
@@ -83,7 +86,10 @@ class TextPlan:
         from htsrl.language.policy import TextPolicy, new_value_head
 
         head = new_value_head(model) if self.has_values and not frozen else None
-        return TextPolicy(model, self.sizes.width, self.task.temperature, head)
+        policy = TextPolicy(model, self.sizes.width, self.task.temperature, head)
+        if self.padding is not None:
+            policy.pad_by(self.padding)
+        return policy
 
     def build_collector(self, columns: Sequence[int], site: CollectorSite) -> Generator:
         from htsrl.language.episode_work import EpisodeWork

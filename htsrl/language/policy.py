@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from htsrl.language.attention import MIN_ROWS, RowCache, causal_mask, step_mask
+from htsrl.language.attention import MIN_ROWS, Padding, RowCache, causal_mask, step_mask
 
 
 class TextPolicy(nn.Module):
@@ -29,6 +29,17 @@ class TextPolicy(nn.Module):
         self.value_head = value_head
         self.width = width
         self.temperature = temperature
+        self.padding = Padding()
+
+    def pad_by(self, padding: Padding) -> None:
+        """From here on, instead of the least."""
+        self.padding = padding
+        self.set_attention(padding.attention)
+
+    def set_attention(self, name: str) -> None:
+        """One that transformers knows."""
+        model: Any = self.model
+        model.set_attn_implementation(name)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
         """Those that are learned: where adapters are, all others stay as they are in the model's folder."""
@@ -48,14 +59,14 @@ class TextPolicy(nn.Module):
 
     def new_cache(self, num_rows: int) -> RowCache:
         """For so many texts at a time, and room to pad a pass."""
-        return RowCache(self.config.get_text_config().num_hidden_layers, num_rows + MIN_ROWS, self.width)
+        return RowCache(self.config.get_text_config().num_hidden_layers, num_rows + self.padding.most_added, self.width)
 
     def begin(self, tokens: Tensor, lengths: Tensor, cache: RowCache, first_row: int) -> Tensor:
         """Log-probabilities [B, V] of the token after each prompt, which takes its row of the cache."""
         num_tokens = max(int(lengths.max()), MIN_ROWS)
         cache.first_row = first_row
         try:
-            logits = self._pass(_at_least(tokens[:, :num_tokens]), cache).logits
+            logits = self._pass(self._filled(tokens[:, :num_tokens]), cache).logits
         finally:
             cache.first_row = None
         rows = torch.arange(len(tokens), device=tokens.device)
@@ -64,7 +75,7 @@ class TextPolicy(nn.Module):
     def go_on(self, tokens: Tensor, positions: Tensor, cache: RowCache) -> Tensor:
         """Log-probabilities [B, V] of the token after these, which stand at these positions of the first rows."""
         count = len(tokens)
-        tokens, positions = _at_least(tokens), _at_least(positions)
+        tokens, positions = self._filled(tokens), self._filled(positions)
         cache.positions = positions
         mask = step_mask(positions, self.width)
         output = self.model(
@@ -97,7 +108,7 @@ class TextPolicy(nn.Module):
 
     def _chosen(self, texts: _Texts, num_columns: int, **asked: Any) -> tuple[Tensor, Any]:
         """Log-probabilities of the completions' tokens, and all that the model said."""
-        output = self._pass(_at_least(texts.tokens), **asked)
+        output = self._pass(self._filled(texts.tokens), **asked)
         logits = output.logits[: len(texts.tokens)]
         drawn_from = logits.gather(1, texts.places(-1)[:, :, None].expand(-1, -1, logits.shape[2]))
         drawn = texts.tokens.gather(1, texts.places(0))
@@ -116,6 +127,11 @@ class TextPolicy(nn.Module):
             use_cache=cache is not None,
             **asked,
         )
+
+    def _filled(self, rows: Tensor) -> Tensor:
+        """With rows repeated, if there are too few."""
+        missing = self.padding.num_texts(len(rows)) - len(rows)
+        return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows
 
     def _log_softmax(self, logits: Tensor) -> Tensor:
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
@@ -144,13 +160,6 @@ class _Texts:
         """[B, C] from [B, C']."""
         inside = completion_mask(self._prompt_lengths, self._lengths, x.shape[1])
         return nn.functional.pad(x.masked_fill(~inside, 0.0), (0, num_columns - x.shape[1]))
-
-
-def _at_least(rows: Tensor, count: int = MIN_ROWS) -> Tensor:
-    """With rows repeated, if there are too few."""
-    if len(rows) >= count:
-        return rows
-    return torch.cat([rows, rows[:1].expand(count - len(rows), *rows.shape[1:])])
 
 
 def new_value_head(model: nn.Module) -> nn.Module:

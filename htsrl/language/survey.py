@@ -12,7 +12,7 @@ from gymnasium import spaces
 from htsrl.algorithms.algorithm import build_algorithm
 from htsrl.algorithms.gradient import num_columns as num_target_columns
 from htsrl.algorithms.optimizers import NUM_VECTORS
-from htsrl.config import Config, available_cores
+from htsrl.config import Config, Placement, available_cores
 from htsrl.config.algorithm_settings import CommonSettings, algorithm_name
 from htsrl.dataflow.parameters import parameter_arrays
 from htsrl.dataflow.reference_shape import ReferenceShape
@@ -25,7 +25,7 @@ from htsrl.language.batch import TextBatch
 from htsrl.language.environments import Environments, check_environment
 from htsrl.language.fields import ENVIRONMENT_REWARD, TextSizes, text_trajectory
 from htsrl.language.model_folder import file_hash, folder_hash, load_tokenizer, read_model_config
-from htsrl.language.plan import TextPlan
+from htsrl.language.plan import MAX_ROWS, TextPlan
 from htsrl.language.probe import probe
 from htsrl.language.prompts import Prompt, read_prompts
 from htsrl.language.reward_models import build_rewards
@@ -73,7 +73,7 @@ def draw_text_blueprint(config: Config) -> Blueprint:
     with OwnNumerics():
         policy = plan.build_policy()
         if task.recompute_log_probs is None:
-            plan = replace(plan, by_block=_must_recompute(policy, plan, prompts, placement.device))
+            plan = _probed(plan, policy, prompts, placement)
     num_slots, blocks = num_slots_for(schedule.max_lag), sizes.blocks()
     shares = share_out(len(blocks), _num_generators(config, len(blocks)))
     shards = experiment.gradient_shards
@@ -187,14 +187,14 @@ def _example_texts(prompts: list[Prompt], count: int) -> Texts:
     return Texts([prompt.columns["prompt"] for prompt in first], texts, texts, [prompt.columns for prompt in first])
 
 
-def _must_recompute(policy: Any, plan: TextPlan, prompts: list[Prompt], device: str) -> bool:
-    finding = probe(policy, prompts, plan.sampling, device)
-    if not finding.agrees:
-        warn_on_stderr(
-            f"chosen    --recompute-log-probs True: on this machine the generator's log-probabilities differ from the "
-            f"learner's by up to {finding.difference:.2g}"
-        )
-    return not finding.agrees
+def _probed(plan: TextPlan, policy: Any, prompts: list[Prompt], placement: Placement) -> TextPlan:
+    """With the padding that bits need, or block by block where none is enough."""
+    finding = probe(policy, prompts, plan.sampling, placement.device, min(MAX_ROWS, plan.sizes.num_columns))
+    if finding.padding is None:
+        warn_on_stderr(f"chosen    --recompute-log-probs True: {finding}")
+    elif placement.progress != "off":
+        warn_on_stderr(f"probed    {finding}")
+    return replace(plan, by_block=finding.padding is None, padding=finding.padding)
 
 
 def _num_generators(config: Config, num_blocks: int) -> int:

@@ -76,12 +76,27 @@ class VerifiableTask:
     reward: str
     sft_steps: int
     """Few, so that there is something left to learn."""
+    missing_eos_penalty: float | None = None
+    """For a verifier that does not see what follows an answer."""
 
 
 TASKS: Mapping[str, VerifiableTask] = {
     "sorting": VerifiableTask(_sorting, f"{HERE}:right_letters", 150),
-    GYM: VerifiableTask(_spelling, f"{HERE}:verified", 150),
+    GYM: VerifiableTask(_spelling, f"{HERE}:verified", 300, missing_eos_penalty=0.5),
 }
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How runs learn."""
+
+    updates: int
+    batch: int
+    learning_rate: float
+
+    @property
+    def name(self) -> str:
+        return f"updates-{self.updates}-batch-{self.batch}-rate-{self.learning_rate:g}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,13 @@ class Learned:
     before: Shares
     after: Shares
     digest: str
+
+
+def runs_folder(task: str, runs: Path, learning: Learning) -> Path:
+    """Where runs are kept: those that begin or learn otherwise have another folder."""
+    own = TASKS[task]
+    penalty = "" if own.missing_eos_penalty is None else f"-penalty-{own.missing_eos_penalty:g}"
+    return runs / f"{task}-sft-{own.sft_steps}{penalty}-{learning.name}"
 
 
 def prepare(task: str, folder: Path) -> None:
@@ -124,7 +146,7 @@ def prepare(task: str, folder: Path) -> None:
     sft(folder / "new", folder / "examples.jsonl", folder / "sft", settings)
 
 
-def learn(task: str, seed: int, folder: Path, updates: int, batch: int, learning_rate: float) -> Learned:
+def learn(task: str, seed: int, folder: Path, learning: Learning) -> Learned:
     """RLOO at lag 1, from wherever the run came to."""
     from htsrl.language.evaluate import evaluate_text
     from htsrl.language.rlhf import rlhf_config, rlhf_or_resume
@@ -138,11 +160,12 @@ def learn(task: str, seed: int, folder: Path, updates: int, batch: int, learning
         "rloo",
         Placement("inline", run_dir=run_dir, tensorboard=False, progress="off"),
         eval_prompts=str(folder / "held_out.jsonl"),
-        total_episodes=updates * batch,
-        generation_batch_size=batch,
+        total_episodes=learning.updates * learning.batch,
+        generation_batch_size=learning.batch,
         num_generations=4,
         max_completion_length=NUM_LETTERS + 2,
-        learning_rate=learning_rate,
+        missing_eos_penalty=TASKS[task].missing_eos_penalty,
+        learning_rate=learning.learning_rate,
         beta=0.0,
         seed=seed,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from htsrl.errors import ConfigError
 from htsrl_bench.announcer import Announcer
 from htsrl_bench.command_line import bench_command
-from htsrl_bench.language.verifiable import NUM_HELD_OUT, TASKS, Learned, Shares, learn, prepare
+from htsrl_bench.language.verifiable import NUM_HELD_OUT, TASKS, Learned, Learning, Shares, learn, prepare, runs_folder
 from htsrl_bench.provenance import Provenance
 from htsrl_bench.record import Record, Table, publish, write_whole
 
@@ -41,15 +41,20 @@ class LanguageVerifiableTable:
         if unknown := [task for task in self.tasks if task not in TASKS]:
             raise ConfigError(f"task {unknown[0]!r} is not known; choose among {', '.join(TASKS)}")
         provenance, announcer = Provenance.take(), Announcer(len(self.tasks) * len(self.seeds))
-        learned = list[Learned]()
-        for seed in self.seeds:
-            for task in self.tasks:
+        for task in self.tasks:
+            learned = list[Learned]()
+            for seed in self.seeds:
                 announcer.begin(f"{task}, seed {seed}")
                 learned.append(self._learned(task, seed))
                 announcer.end(f"{learned[-1].before.drawn:.1%} to {learned[-1].after.drawn:.1%}")
-        record = Record(
-            name="language-verifiable",
-            command=bench_command("language-verifiable", self),
+            publish(self._record(task, learned, provenance), self.output)
+        return 0
+
+    def _record(self, task: str, learned: Sequence[Learned], provenance: Provenance) -> Record:
+        """A task's own."""
+        return Record(
+            name=f"language-verifiable-{task.replace('_', '-')}",
+            command=bench_command("language-verifiable", replace(self, tasks=(task,))),
             provenance=provenance,
             configs={},
             repetitions=[asdict(run) for run in learned],
@@ -59,24 +64,23 @@ class LanguageVerifiableTable:
                 "seeds": len(self.seeds),
                 "highlights": highlights(learned),
             },
-            tables=[self._table(learned)],
+            tables=[self._table(task, learned)],
         )
-        publish(record, self.output)
-        return 0
 
     def _learned(self, task: str, seed: int) -> Learned:
         """Kept from before, if the same was asked then."""
-        folder = self.runs / f"{task}-updates-{self.updates}-batch-{self.batch}-rate-{self.learning_rate:g}"
+        learning = Learning(self.updates, self.batch, self.learning_rate)
+        folder = runs_folder(task, self.runs, learning)
         kept = folder / f"seed-{seed}.json"
         if kept.is_file():
             found = json.loads(kept.read_text())
             return Learned(**{**found, **{name: Shares(**found[name]) for name in ("before", "after")}})
         prepare(task, folder)
-        learned = learn(task, seed, folder, self.updates, self.batch, self.learning_rate)
+        learned = learn(task, seed, folder, learning)
         write_whole(kept, json.dumps(asdict(learned)))
         return learned
 
-    def _table(self, learned: Sequence[Learned]) -> Table:
+    def _table(self, task: str, learned: Sequence[Learned]) -> Table:
         rows = [
             [
                 run.task,
@@ -91,7 +95,8 @@ class LanguageVerifiableTable:
         note = (
             f"RLOO at lag 1, {self.updates} updates of {self.batch} completions, 4 of each prompt. Of {NUM_HELD_OUT} "
             "held-out prompts, the share of completions that are right to the letter, drawn once, and as the most "
-            "likely one; before: the model after a few steps of supervised fine-tuning, the same for all seeds."
+            f"likely one; before: the model after {TASKS[task].sft_steps} steps of supervised fine-tuning, the same "
+            "for all seeds."
         )
         headings = ["task", "seed", "drawn, before", "after", "ratio", "most likely, before", "after", "digest"]
         return Table(headings, rows, [note])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import PROMPTS, make_model, make_tokenizer, products_agree_here
-from transformers import AttentionInterface
 
 from htsrl.language import attention, probe
 from htsrl.language.attention import FIXED_WIDTH
@@ -17,7 +16,7 @@ from htsrl.language.policy import TextPolicy
 from htsrl.language.prompts import Prompt, PromptOrder
 from htsrl.seeding import token_noise
 
-WIDTH = 40
+WIDTH, ROWS = 40, 32
 SAMPLING = Sampling(seed=3, max_tokens=20, ends=frozenset({1}))
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -48,29 +47,39 @@ def requests_of(count: int) -> list[Request]:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gpt_neox"])
 def test_generated_log_probabilities_are_those_of_a_pass_over_the_whole_text(kind: str) -> None:
-    finding = probe.probe(policy_of(kind), prompts(), SAMPLING, "cpu")
+    finding = probe.probe(policy_of(kind), prompts(), SAMPLING, "cpu", num_rows=ROWS)
+    assert (finding.num_texts, finding.num_tokens) == (ROWS, SAMPLING.max_tokens)
     assert finding.difference < 1e-4, "more than rounding"
     if products_agree_here():
-        assert finding == (True, 0.0)
+        assert (finding.padding, finding.difference) == (attention.PADDINGS[0], 0.0)
 
 
 def test_stock_attention_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys no wider than what has been seen, and single rows of queries, as libraries have them."""
-
-    def stock(
-        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, **others: Any
-    ) -> tuple[Any, None]:
-        seen = int((attention_mask[..., : key.shape[2]] == 0).any(dim=(0, 1, 2)).sum())
-        key, value = (attention._in_all_heads(x[:, :, :seen], query.shape[1]) for x in (key, value))
-        scores = torch.matmul(query, key.transpose(2, 3)) * scaling + attention_mask[..., :seen]
-        return torch.matmul(scores.softmax(dim=-1), value).transpose(1, 2).contiguous(), None
-
-    policy = policy_of()
-    AttentionInterface.register("stock", stock)
-    policy.model.set_attn_implementation("stock")  # type: ignore[operator]
-    finding = probe.probe(policy, prompts(), SAMPLING, "cpu")
-    assert not finding.agrees
+    monkeypatch.setattr(attention.Padding, "attention", attention.STOCK)
+    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=16)
+    assert finding.padding is None
     assert 0 < finding.difference < 1e-3
+    assert "16 texts side by side, the longest of 20 tokens: generator and learner differ by up to" in str(finding)
+
+
+def test_batches_are_padded_as_far_as_they_have_to_be() -> None:
+    """By a layer that computes something else where texts are no multiple of eight, as a kernel may."""
+    policy = policy_of()
+    module: Any = policy.model
+    module.model.layers[0].mlp.down_proj.register_forward_hook(
+        lambda module, given, made: made * (1 + 1e-6 * (len(made) % 8 != 0))
+    )
+    finding = probe.probe(policy, prompts(), SAMPLING, "cpu", num_rows=16)
+    assert 0 < finding.difference < 1e-3
+    if products_agree_here():
+        assert finding.padding == attention.Padding(8, 8)
+
+
+def test_a_large_model_is_looked_at_with_fewer_and_shorter_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "AFFORDABLE", 0)
+    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=128)
+    assert (finding.num_texts, finding.num_tokens) == (probe.NUM_FEW, SAMPLING.max_tokens)
 
 
 def test_stock_generation_draws_the_same_texts() -> None:

@@ -1,4 +1,4 @@
-"""Executors, actors, learners and gradient workers in one process, taking turns in the middle of what they do.
+"""Executors or generators, actors, learners and gradient workers in one process, in turns in the middle of their work.
 
 When one is killed, shared memory stays as it is, all else is gone, and a new one takes its place: as with processes,
 but many times a second, and each time the same.
@@ -39,6 +39,11 @@ WATCHED = {
         for file in ("algorithms/ppo/algorithm.py", "algorithms/objective.py", "algorithms/gradient.py")
     ),
     *(str(PACKAGE / file) for file in ("dataflow/gradient_orders.py", "dataflow/replicas.py", "learners/average.py")),
+    *(
+        str(PACKAGE / "language" / f"{file}.py")
+        for file in ("generator", "generation", "episode_work", "play", "finisher")
+    ),
+    str(PACKAGE / "language/algorithms/minibatches.py"),
 }
 """The files at whose lines others may take over."""
 PACES = (0.001, 0.03, 1.0)
@@ -79,7 +84,8 @@ class Company:
         self._reports: dict[int, UpdateReport] = {}
         for replica in range(blueprint.num_replicas):
             blueprint.build_parameters(block, replica=replica).initialise(blueprint.build_policy())
-        self.executors = {f"executor {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
+        name = blueprint.collector.name if blueprint.collector else "executor"
+        self.executors = {f"{name} {i}": partial(self._executor, i) for i in range(len(blueprint.executor_envs))}
         self.actors = {f"actor {i}": partial(self._actor, i) for i in range(len(blueprint.actor_envs))}
         helpers = range(1, len(blueprint.learner_shards))
         self.gradient_workers = {f"gradient worker {i}": partial(self._gradient_worker, i) for i in helpers}
@@ -103,6 +109,8 @@ class Company:
         exchange.published_version = max([exchange.published_version, *self._reports])
 
     def _executor(self, index: int) -> Role:
+        if self._blueprint.collector is not None:
+            return self._blueprint.build_collector(index, self.block, self._shared, NO_BELLS)
         return self._blueprint.build_executor(index, self._shared, NO_BELLS)
 
     def _actor(self, index: int) -> Role:
