@@ -48,23 +48,27 @@ class Finding:
     """That were generated side by side."""
     num_tokens: int
     """Of the longest completions."""
-    seconds: float = 0.0
-    """Of a generation with this padding."""
-    stock_seconds: float = 0.0
+    seconds: float | None = None
+    """Of a generation with this padding, where it was timed."""
+    stock_seconds: float | None = None
     """Of the same generation with attention as libraries have it."""
 
     def __str__(self) -> str:
         looked_at = f"{self.num_texts} texts side by side, the longest of {self.num_tokens} tokens"
         if self.padding is None:
             return f"{looked_at}: generator and learner differ by up to {self.difference:.2g}"
-        return (
+        agrees = (
             f"{looked_at}: generator and learner agree to the bit with {self.padding.query_rows} rows of queries and "
-            f"batches of a multiple of {self.padding.batch_multiple}; {self.seconds:.2f} s, {self.stock_seconds:.2f} s "
-            "with stock attention"
+            f"batches of a multiple of {self.padding.batch_multiple}"
         )
+        if self.seconds is None or self.stock_seconds is None:
+            return agrees
+        return f"{agrees}, in {self.seconds:.2f} s where stock attention takes {self.stock_seconds:.2f} s"
 
 
-def probe(policy: TextPolicy, prompts: Sequence[Prompt], sampling: Sampling, device: str, num_rows: int) -> Finding:
+def probe(
+    policy: TextPolicy, prompts: Sequence[Prompt], sampling: Sampling, device: str, num_rows: int, is_timed: bool
+) -> Finding:
     """Look at completions of the first prompts, `num_rows` at a time as in the run."""
     block = SharedArrays(parameter_arrays(policy, num_optimizer_vectors=0, num_slots=1))
     try:
@@ -72,7 +76,7 @@ def probe(policy: TextPolicy, prompts: Sequence[Prompt], sampling: Sampling, dev
         ring.initialise(policy)
         held = ring.module(version=0)
         assert isinstance(held, TextPolicy)
-        return _Look.of(held, prompts, sampling, num_rows).find()
+        return _Look.of(held, prompts, sampling, num_rows).find(is_timed)
     finally:
         block.close()
 
@@ -99,7 +103,7 @@ class _Look:
         purpose = Purpose.EVALUATION_TOKENS
         return cls(policy, replace(sampling, max_tokens=long, ends=frozenset(), purpose=purpose), requests)
 
-    def find(self) -> Finding:
+    def find(self, is_timed: bool) -> Finding:
         """Try one padding after the other."""
         found = Finding(None, 0.0, len(self.requests), self.sampling.max_tokens)
         for padding in PADDINGS:
@@ -108,7 +112,7 @@ class _Look:
             if padding is PADDINGS[0]:
                 found = replace(found, difference=difference)
             if agrees:
-                return replace(found, padding=padding, **self._cost(padding))
+                return replace(found, padding=padding, **(self._cost(padding) if is_timed else {}))
         return found
 
     def _agrees(self) -> tuple[bool, float]:

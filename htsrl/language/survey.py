@@ -189,10 +189,11 @@ def _example_texts(prompts: list[Prompt], count: int) -> Texts:
 
 def _probed(plan: TextPlan, policy: Any, prompts: list[Prompt], placement: Placement) -> TextPlan:
     """With the padding that bits need, or block by block where none is enough."""
-    finding = probe(policy, prompts, plan.sampling, placement.device, min(MAX_ROWS, plan.sizes.num_columns))
+    rows, is_told = min(MAX_ROWS, plan.sizes.num_columns), placement.progress != "off"
+    finding = probe(policy, prompts, plan.sampling, placement.device, rows, is_timed=is_told)
     if finding.padding is None:
         warn_on_stderr(f"chosen    --recompute-log-probs True: {finding}")
-    elif placement.progress != "off":
+    elif is_told:
         warn_on_stderr(f"probed    {finding}")
     return replace(plan, by_block=finding.padding is None, padding=finding.padding)
 

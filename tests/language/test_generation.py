@@ -47,17 +47,18 @@ def requests_of(count: int) -> list[Request]:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gpt_neox"])
 def test_generated_log_probabilities_are_those_of_a_pass_over_the_whole_text(kind: str) -> None:
-    finding = probe.probe(policy_of(kind), prompts(), SAMPLING, "cpu", num_rows=ROWS)
+    finding = probe.probe(policy_of(kind), prompts(), SAMPLING, "cpu", num_rows=ROWS, is_timed=kind == "llama")
     assert (finding.num_texts, finding.num_tokens) == (ROWS, SAMPLING.max_tokens)
     assert finding.difference < 1e-4, "more than rounding"
     if products_agree_here():
         assert (finding.padding, finding.difference) == (attention.PADDINGS[0], 0.0)
+        assert ("where stock attention takes" in str(finding)) == (kind == "llama")
 
 
 def test_stock_attention_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys no wider than what has been seen, and single rows of queries, as libraries have them."""
     monkeypatch.setattr(attention.Padding, "attention", attention.STOCK)
-    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=16)
+    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=16, is_timed=False)
     assert finding.padding is None
     assert 0 < finding.difference < 1e-3
     assert "16 texts side by side, the longest of 20 tokens: generator and learner differ by up to" in str(finding)
@@ -70,7 +71,7 @@ def test_batches_are_padded_as_far_as_they_have_to_be() -> None:
     module.model.layers[0].mlp.down_proj.register_forward_hook(
         lambda module, given, made: made * (1 + 1e-6 * (len(made) % 8 != 0))
     )
-    finding = probe.probe(policy, prompts(), SAMPLING, "cpu", num_rows=16)
+    finding = probe.probe(policy, prompts(), SAMPLING, "cpu", num_rows=16, is_timed=False)
     assert 0 < finding.difference < 1e-3
     if products_agree_here():
         assert finding.padding == attention.Padding(8, 8)
@@ -78,7 +79,7 @@ def test_batches_are_padded_as_far_as_they_have_to_be() -> None:
 
 def test_a_large_model_is_looked_at_with_fewer_and_shorter_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "AFFORDABLE", 0)
-    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=128)
+    finding = probe.probe(policy_of(), prompts(), SAMPLING, "cpu", num_rows=128, is_timed=False)
     assert (finding.num_texts, finding.num_tokens) == (probe.NUM_FEW, SAMPLING.max_tokens)
 
 
