@@ -15,7 +15,7 @@ import math
 import numbers
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from htsrl.config.plugins import import_named
 from htsrl.errors import ConfigError
-from htsrl.language.event_loop import EventLoop
+from htsrl.language.event_loop import LOOK_SECONDS, EventLoop
 from htsrl.processes.calls import CallFailed, TooSlow, awaited_within, on_thread
 
 
@@ -90,11 +90,15 @@ class Environments:
         self._is_async = inspect.iscoroutinefunction(self.kind.step)
         self._live: dict[tuple[int, int], _Episode] = {}
         self._one_at_a_time = asyncio.Lock()
-        self._loop = EventLoop("environments")
+        self._loop = EventLoop("environments", seconds)
 
     def ask(self, asked: Asked) -> Future[Answered]:
         """What the environment will say; its deadlines are its own."""
         return self._loop.run(self._answer(asked))
+
+    def look(self) -> None:
+        """For one who waits for an answer: raises where none can come."""
+        self._loop.look()
 
     def forget(self, key: tuple[int, int]) -> None:
         """Its episode is over."""
@@ -198,7 +202,10 @@ def checked_answer(returned: Any) -> Answer:
 def check_environment(environments: Environments, columns: Mapping[str, Any], text: str) -> None:
     """Begin one episode and give it a turn, before anything starts; ConfigError where it cannot be used."""
     asked = Asked((-1, -1), columns, [], text, lambda answer: ())
-    answered = environments.ask(asked).result()
+    answer = environments.ask(asked)
+    while not wait([answer], LOOK_SECONDS).done:
+        environments.look()
+    answered = answer.result()
     environments.forget(asked.key)
     if answered.answer is None:
         raise ConfigError(

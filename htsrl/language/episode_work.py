@@ -21,7 +21,7 @@ from htsrl.language.fields import ENVIRONMENT, ENVIRONMENT_REWARD, TextSizes
 from htsrl.language.generation import Generation
 from htsrl.language.generator import Acting, Block, Writing
 from htsrl.language.play import Game, Play
-from htsrl.language.rewards import Outcome, Texts, awaited
+from htsrl.language.rewards import Outcome, Texts
 from htsrl.language.scoring import Scoring
 from htsrl.placements.collector import CollectorSite
 
@@ -62,7 +62,9 @@ class EpisodeWork:
             blocks.setdefault(self._sizes.block_of(column), []).append(column)
         asked: list[_Scored] = []
         self._play(acting, [[episodes[c] for c in block] for block in blocks.values()], asked.append)
-        outcomes = [[awaited(answer, self._beat) for answer in scored.answers] for scored in asked]
+        outcomes = [
+            [self._scoring.rewards.awaited(answer, self._beat) for answer in scored.answers] for scored in asked
+        ]
         self._scoring.check(rollout, [of_block for of_block in outcomes if of_block])
         for scored, of_block in zip(asked, outcomes, strict=True):
             self._write(rollout, acting, scored, of_block, before)

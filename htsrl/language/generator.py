@@ -17,7 +17,7 @@ from htsrl.language.fields import TextSizes
 from htsrl.language.generation import Completion, Generation, Request, Sampling
 from htsrl.language.policy import TextPolicy
 from htsrl.language.prompts import Prompt, PromptOrder
-from htsrl.language.rewards import Outcome, Texts, awaited
+from htsrl.language.rewards import Outcome, Texts
 from htsrl.language.scoring import Scoring
 from htsrl.numerics import OwnNumerics
 from htsrl.placements.collector import CollectorSite
@@ -125,7 +125,7 @@ class CompletionWork:
 
         self._generate(acting.policy, rollout, columns, on_block)
         scored = [
-            (block, completions, [awaited(answer, self._beat) for answer in answers])
+            (block, completions, [self._scoring.rewards.awaited(answer, self._beat) for answer in answers])
             for block, completions, answers in asked
         ]
         self._scoring.check(rollout, [outcomes for _, _, outcomes in scored])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -10,9 +11,9 @@ from htsrl.errors import HtsrlError
 from htsrl.language.answer_tokens import AnswerTokens
 from htsrl.language.environments import Answered, Asked, Environments
 from htsrl.language.episodes import Episode, Referee, State, history_of
+from htsrl.language.event_loop import LOOK_SECONDS
 from htsrl.language.generation import Completion, Generation, Request
 from htsrl.language.prompts import Prompt
-from htsrl.language.rewards import LOOK_SECONDS
 from htsrl.processes.kill_points import kill_point
 
 OnOver = Callable[[Episode], None]
@@ -39,7 +40,7 @@ class Play:
         self._version = version
         self._beat = beat
         self._episodes: dict[int, Episode] = {}
-        self._answers: SimpleQueue[tuple[Episode, Answered]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Episode, Future[Answered]]] = SimpleQueue()
         self._num_asked = 0
         self._num_answers = 0
         self.problems: set[str] = set()
@@ -111,16 +112,19 @@ class Play:
             lambda text, last=own: game.answer_tokens(prompt, last, text),  # type: ignore[misc]
         )
         self._num_asked += 1
-        environments.ask(asked).add_done_callback(lambda answer: self._answers.put((episode, answer.result())))
+        environments.ask(asked).add_done_callback(lambda answer: self._answers.put((episode, answer)))
 
     def _take_answer(self, on_over: OnOver) -> list[Request]:
         """The next answer, whosever it is."""
         while True:
             try:
-                episode, answered = self._answers.get(timeout=LOOK_SECONDS)
+                episode, came = self._answers.get(timeout=LOOK_SECONDS)
                 break
             except Empty:
                 self._beat()
+                if self._game.environments is not None:
+                    self._game.environments.look()
+        answered = came.result()
         self._num_asked -= 1
         kill_point("inside an episode")
         game, answer = self._game, answered.answer

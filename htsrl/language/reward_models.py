@@ -50,7 +50,7 @@ class ModelReward:
     def __init__(self, folder: str, attempts: Attempts) -> None:
         path = check_folder(folder, "reward model")
         self.name = folder
-        self._attempts = attempts
+        self.attempts = attempts
         self._tokenizer = load_tokenizer(folder)
         self._model = _load_classifier(path)
         self._max_length = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
@@ -61,7 +61,7 @@ class ModelReward:
         return "transformers"
 
     def score(self, texts: Texts) -> Outcome:
-        return self._attempts.ask(self.name, lambda: self._scored(texts), len(texts))
+        return self.attempts.ask(self.name, lambda: self._scored(texts), len(texts))
 
     async def score_async(self, texts: Texts) -> Outcome:
         return self.score(texts)

@@ -23,13 +23,11 @@ from numpy.typing import NDArray
 
 from htsrl.config.plugins import import_named
 from htsrl.errors import ConfigError
-from htsrl.language.event_loop import EventLoop
+from htsrl.language.event_loop import LOOK_SECONDS, EventLoop
 from htsrl.processes.calls import CallFailed, TooSlow, answer_with, awaited_within, on_thread, result_within
 
 Scores = NDArray[np.float32]
 """One for each completion; not a number where there is none."""
-LOOK_SECONDS = 0.2
-"""How often one who waits for scores gives a sign of life."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,7 @@ class Reward(Protocol):
     """What gives completions a score."""
 
     name: str
+    attempts: Attempts
 
     @property
     def is_async(self) -> bool:
@@ -125,7 +124,7 @@ class RewardFunction:
         self._function = import_named("reward function", name, {})
         if not callable(self._function):
             raise ConfigError(f"reward function {name!r} must be a function, not {self._function!r}")
-        self._attempts = attempts
+        self.attempts = attempts
         self.is_async = inspect.iscoroutinefunction(self._function)
         self._accepted = _accepted(self._function)
 
@@ -135,13 +134,13 @@ class RewardFunction:
         return self._function
 
     def score(self, texts: Texts) -> Outcome:
-        return self._attempts.ask(self.name, lambda: _checked(self._returned(texts), len(texts)), len(texts))
+        return self.attempts.ask(self.name, lambda: _checked(self._returned(texts), len(texts)), len(texts))
 
     async def score_async(self, texts: Texts) -> Outcome:
         async def ask() -> Outcome:
             return _checked(await self._returned(texts), len(texts))
 
-        return await self._attempts.ask_async(ask, len(texts))
+        return await self.attempts.ask_async(ask, len(texts))
 
     def _returned(self, texts: Texts) -> Any:
         arguments = texts.arguments()
@@ -159,11 +158,19 @@ class Rewards:
         if any(not function.is_async for function in functions):
             threading.Thread(target=self._serve, name="rewards", daemon=True).start()
         if any(function.is_async for function in functions):
-            self._loop = EventLoop("rewards")
+            self._loop = EventLoop("rewards", max(function.attempts.seconds for function in functions))
 
     def ask(self, texts: Texts) -> list[Future[Outcome]]:
         """What each of the rewards will say."""
         return [self._ask(function, texts) for function in self._functions]
+
+    def awaited(self, answer: Future[Outcome], beat: Callable[[], None] = lambda: None) -> Outcome:
+        """The outcome, when it is there; its deadlines are its own."""
+        while not wait([answer], LOOK_SECONDS).done:
+            beat()
+            if self._loop is not None:
+                self._loop.look()
+        return answer.result()
 
     def _ask(self, function: Reward, texts: Texts) -> Future[Outcome]:
         if function.is_async:
@@ -185,18 +192,11 @@ class Rewards:
             answer_with(answer, score)
 
 
-def awaited(answer: Future[Outcome], beat: Callable[[], None]) -> Outcome:
-    """The outcome, when it is there; its deadlines are its own."""
-    while not wait([answer], LOOK_SECONDS).done:
-        beat()
-    return answer.result()
-
-
 def outcomes_of(functions: Sequence[Reward], texts: Texts) -> list[Outcome]:
     """What each of them says, asked once."""
     rewards = Rewards(functions)
     try:
-        return [awaited(answer, beat=lambda: None) for answer in rewards.ask(texts)]
+        return [rewards.awaited(answer) for answer in rewards.ask(texts)]
     finally:
         rewards.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from htsrl.errors import ConfigError
+from htsrl.errors import ConfigError, HtsrlError
 from htsrl.language.rewards import (
     Attempts,
     Outcome,
@@ -15,7 +15,6 @@ from htsrl.language.rewards import (
     RewardFunction,
     Rewards,
     Texts,
-    awaited,
     check_rewards,
     reward_names,
 )
@@ -41,7 +40,7 @@ def asked_twice(reward: Reward) -> list[Outcome]:
     """By one who does not wait for ever: what the first call does must not end what serves the second."""
     looks = iter(range(100))
     rewards = Rewards([reward])
-    return [awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks)) for _ in range(2)]
+    return [rewards.awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks)) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +71,15 @@ def test_what_goes_wrong_is_named(name: str, problem: str) -> None:
         check_rewards([reward], TEXTS)
 
 
+def test_a_coroutine_that_blocks_all_others_is_named_and_not_waited_for() -> None:
+    reward, looks = function("blocks_async", seconds=0.3), iter(range(100))
+    rewards = Rewards([reward])
+    with pytest.raises(HtsrlError, match="a coroutine blocks it"):
+        rewards.awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks))
+    with pytest.raises(HtsrlError, match="a coroutine blocks it"):
+        check_rewards([reward], TEXTS)
+
+
 def test_one_completion_without_a_score_leaves_the_others_theirs() -> None:
     outcome = function("fails_for_some").score(TEXTS)
     assert np.isnan(outcome.scores[0])
@@ -99,7 +107,7 @@ def test_async_rewards_wait_side_by_side() -> None:
     rewards = Rewards([function("slow_vowels"), function("vowels")])
     answers = [rewards.ask(TEXTS) for _ in range(20)]
     for slow, plain in answers:
-        assert awaited(slow, lambda: None).scores.tolist() == awaited(plain, lambda: None).scores.tolist() == [0.5, 0.0]
+        assert rewards.awaited(slow).scores.tolist() == rewards.awaited(plain).scores.tolist() == [0.5, 0.0]
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:

@@ -84,6 +84,11 @@ async def cannot_be_cancelled(completions: list[str], **columns: Any) -> list[fl
     return []
 
 
+async def blocks_async(completions: list[str], **columns: Any) -> list[float]:
+    time.sleep(30)
+    return []
+
+
 def hangs(completions: list[str], **columns: Any) -> list[float]:
     time.sleep(3600)
     return []
