@@ -112,7 +112,8 @@ class _Look:
             if padding is PADDINGS[0]:
                 found = replace(found, difference=difference)
             if agrees:
-                return replace(found, padding=padding, **(self._cost(padding) if is_timed else {}))
+                seconds, stock_seconds = self._cost(padding) if is_timed else (None, None)
+                return replace(found, padding=padding, seconds=seconds, stock_seconds=stock_seconds)
         return found
 
     def _agrees(self) -> tuple[bool, float]:
@@ -124,17 +125,17 @@ class _Look:
         difference = max(self._difference(completions, rows) for completions, rows in passes)
         return same and difference == 0, difference
 
-    def _cost(self, padding: Padding) -> dict[str, float]:
-        """The better of two times each, in turn."""
+    def _cost(self, padding: Padding) -> tuple[float, float]:
+        """Seconds with it and with stock attention, the better of two times each, in turn."""
         short = [replace(request, max_tokens=min(SHORT_TOKENS, self.sampling.max_tokens)) for request in self.requests]
-        seconds: dict[str, list[float]] = {"seconds": [], "stock_seconds": []}
+        seconds: dict[str, list[float]] = {padding.attention: [], STOCK: []}
         for _ in range(2):
-            for name, attention in (("seconds", padding.attention), ("stock_seconds", STOCK)):
+            for attention, times in seconds.items():
                 self.policy.set_attention(attention)
                 start = perf_counter()
                 self._completed(len(short), short)
-                seconds[name].append(perf_counter() - start)
-        return {name: min(times) for name, times in seconds.items()}
+                times.append(perf_counter() - start)
+        return min(seconds[padding.attention]), min(seconds[STOCK])
 
     def _completed(self, rows: int, requests: Sequence[Request] = ()) -> list[Completion]:
         asked, made = requests or self.requests, dict[int, Completion]()
