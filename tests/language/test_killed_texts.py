@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from interleavings import assert_kills_change_nothing, blueprint_of
-from tiny_models import make_folder, write_prompts
+from tiny_models import make_files
 
 import htsrl
 from htsrl import Config, Placement
@@ -38,8 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("files")
-    return {"model": make_folder(folder / "model"), "prompts": write_prompts(folder / "prompts.jsonl")}
+    return make_files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import make_folder, only_where_products_agree, write_prompts
+from tiny_models import make_files, only_where_products_agree, write_prompts
 
 import htsrl
 from htsrl import Placement
@@ -38,12 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("task")
-    return {
-        "model": make_folder(folder / "model"),
-        "prompts": write_prompts(folder / "prompts.jsonl"),
-        "reward_funcs": "text_rewards:vowels",
-    }
+    return {**make_files(tmp_path_factory.mktemp("task")), "reward_funcs": "text_rewards:vowels"}
 
 
 def run(task: dict[str, Any], run_dir: Path, backend: Any = "inline", **settings: Any) -> RunResult:

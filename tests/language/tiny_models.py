@@ -70,6 +70,11 @@ def make_folder(folder: Path, kind: str = "llama", **others: Any) -> Path:
     return folder
 
 
+def make_files(folder: Path) -> dict[str, Any]:
+    """What every run on text begins with."""
+    return {"model": make_folder(folder / "model"), "prompts": write_prompts(folder / "prompts.jsonl")}
+
+
 def write_prompts(path: Path, prompts: Any = PROMPTS, **columns: Any) -> Path:
     lines = [
         {"prompt": prompt, **{name: values[i] for name, values in columns.items()}} for i, prompt in enumerate(prompts)
