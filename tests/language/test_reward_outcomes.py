@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,20 @@ def test_a_function_is_given_only_what_it_takes() -> None:
     assert function("shortness").score(TEXTS).scores.tolist() == [-2.0, -3.0]
 
 
-def asked_twice(reward: Reward) -> list[Outcome]:
-    """By one who does not wait for ever: what the first call does must not end what serves the second."""
+def impatience() -> Callable[[], None]:
+    """Of one who does not wait for ever."""
     looks = iter(range(100))
-    rewards = Rewards([reward])
-    return [rewards.awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks)) for _ in range(2)]
+
+    def look() -> None:
+        next(looks)
+
+    return look
+
+
+def asked_twice(reward: Reward) -> list[Outcome]:
+    """What the first call does must not end what serves the second."""
+    rewards, beat = Rewards([reward]), impatience()
+    return [rewards.awaited(rewards.ask(TEXTS)[0], beat) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +82,10 @@ def test_what_goes_wrong_is_named(name: str, problem: str) -> None:
 
 
 def test_a_coroutine_that_blocks_all_others_is_named_and_not_waited_for() -> None:
-    reward, looks = function("blocks_async", seconds=0.3), iter(range(100))
+    reward = function("blocks_async", seconds=0.3)
     rewards = Rewards([reward])
     with pytest.raises(HtsrlError, match="a coroutine blocks it"):
-        rewards.awaited(rewards.ask(TEXTS)[0], beat=lambda: next(looks))
+        rewards.awaited(rewards.ask(TEXTS)[0], impatience())
     with pytest.raises(HtsrlError, match="a coroutine blocks it"):
         check_rewards([reward], TEXTS)
 

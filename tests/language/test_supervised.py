@@ -60,8 +60,9 @@ def test_a_reward_model_prefers_what_was_chosen(
     good, bad = reward.score(texts).scores
     assert good > bad
     assert np.array_equal(reward.score(texts).scores, [good, bad])
-    too_long = Texts(["my"], ["my"], [None], [{}])  # type: ignore[list-item]  (whatever breaks the model)
-    assert reward.score(too_long).problem.startswith("raised TypeError: ")
+    nothing: Any = None  # whatever breaks the model
+    broken = Texts(["my"], ["my"], [nothing], [{}])
+    assert reward.score(broken).problem.startswith("raised TypeError: ")
 
 
 def test_a_run_can_be_scored_by_a_reward_model_and_evaluated(model: Path, tmp_path: Path) -> None:
