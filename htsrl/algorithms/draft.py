@@ -94,6 +94,13 @@ class Draft:
         self._loss, self._of, self._is_checked = parts[0], of, False
         return parts
 
+    def set_gradient(self, of: str, gradient: Tensor) -> None:
+        """In place of `differentiate`, for a model with one parameter whose gradient is known by other means."""
+        flat = self._gradient.sum_of(of)
+        flat[0] = gradient
+        flat[1:].zero_()
+        self._loss, self._of, self._is_checked = gradient, of, False
+
     def clip(self, max_norm: float | None) -> Tensor:
         """Scale the gradient down to `max_norm` (None: leave it); returns its length before. Nothing moves by what is
         not finite."""

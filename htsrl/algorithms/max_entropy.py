@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from htsrl.algorithms.models import Models
 from htsrl.algorithms.statistics import Statistics
+from htsrl.policies.distributions import SquashedGaussian
 from htsrl.policies.policy import Policy
 
 
@@ -32,9 +33,9 @@ def temperature_of(models: Models) -> Tensor:
 def drawn(policy: Policy, observations: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions, differentiable, and the logarithms of their densities as actions in [-1, 1]."""
     distribution, _ = policy(observations)
+    assert isinstance(distribution, SquashedGaussian)
     actions = distribution.sample(noise)
-    half_ranges = torch.from_numpy(policy.interface.actions.half_ranges).to(actions)
-    return actions, distribution.log_prob(actions) + half_ranges.log().sum()
+    return actions, distribution.log_prob(actions) + distribution.log_volume
 
 
 def policy_loss(
@@ -59,9 +60,9 @@ def target_entropy(setting: float | None, num_dimensions: int) -> float:
 
 
 def record(statistics: Statistics, critics: Tensor, policy: Tensor, temperature: Tensor) -> None:
-    """What the three losses of a gradient step reported."""
+    """What the losses of critics and policy reported, and alpha."""
     statistics.add("train/critic_loss", critics[0])
     statistics.add("train/q_value", critics[1])
     statistics.add("train/policy_loss", policy[0])
     statistics.add("train/entropy", policy[1])
-    statistics.add("train/temperature", temperature[1])
+    statistics.add("train/temperature", temperature)

@@ -53,6 +53,7 @@ class MinibatchObjective(ABC, Generic[Settings, Minibatch]):
         self._seed = seed
         self._update = update
         self._drawn: tuple[int, Minibatch] | None = None
+        self._parts: dict[tuple[int, int], Minibatch] = {}
 
     @abstractmethod
     def _draw(self, noise: ActionNoise, device: torch.device) -> Minibatch:
@@ -68,7 +69,7 @@ class MinibatchObjective(ABC, Generic[Settings, Minibatch]):
     def loss_of(self, model: str, models: Models, chosen: Chosen) -> tuple[Tensor, ...]:
         """Of some rows of the gradient step's minibatch, and what to report of them."""
         loss: Callable[[Models, Minibatch], tuple[Tensor, ...]] = getattr(self, f"_{model}_loss")
-        return loss(models, chosen_rows(self._minibatch(models.policy), chosen))
+        return loss(models, self._rows(models.policy, chosen))
 
     def minimise(self, model: str, draft: Draft, learning_rate: float) -> Tensor:
         """Move a model by the gradient of its loss of the minibatch; returns what that reports."""
@@ -80,7 +81,18 @@ class MinibatchObjective(ABC, Generic[Settings, Minibatch]):
         """Drawn once for all models of a gradient step."""
         if self._drawn is None or self._drawn[0] != self.epoch:
             self._drawn = self.epoch, self._draw(policy.interface.actions.noise, policy.action_head.weight.device)
+            self._parts.clear()
         return self._drawn[1]
+
+    def _rows(self, policy: Policy, chosen: Chosen) -> Minibatch:
+        """Some rows of it, cut out once for all models of a gradient step."""
+        minibatch = self._minibatch(policy)
+        if isinstance(chosen, Tensor):
+            return chosen_rows(minibatch, chosen)
+        place = chosen.start, chosen.stop
+        if place not in self._parts:
+            self._parts[place] = chosen_rows(minibatch, chosen)
+        return self._parts[place]
 
 
 class SampledTensors(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -109,6 +109,26 @@ class DiagonalGaussian:
         return per_dimension.sum().expand(self.mean.shape[0])
 
 
+class Squash(NamedTuple):
+    """Which dimensions are squashed into bounds, and how far these lie apart: the same for all distributions."""
+
+    dimensions: Tensor
+    log_half_ranges: Tensor
+    """Of half the distance of the bounds; 0 where a dimension is not squashed."""
+    log_volume: Tensor
+    """By how much, in logarithms, actions in [-1, 1] are denser than squashed ones."""
+
+    @classmethod
+    def of(cls, half_ranges: Tensor) -> Squash:
+        """`half_ranges` are nan where a dimension is not squashed."""
+        dimensions = ~half_ranges.isnan()
+        log_half_ranges = torch.where(dimensions, half_ranges, 1.0).log()
+        return cls(dimensions, log_half_ranges, log_half_ranges.sum())
+
+    def on(self, device: torch.device) -> Squash:
+        return self if self.dimensions.device == device else Squash(*(x.to(device) for x in self))
+
+
 class SquashedGaussian:
     """Normal distributions whose samples are squashed into bounds by a hyperbolic tangent, dimension by dimension.
 
@@ -116,11 +136,10 @@ class SquashedGaussian:
     probabilities are densities of what comes out behind it. The mode is the one before the squashing: the median.
     """
 
-    def __init__(self, gaussian: DiagonalGaussian, half_ranges: Tensor) -> None:
-        """`half_ranges` are half the distances of the bounds; nan where a dimension is not squashed."""
+    def __init__(self, gaussian: DiagonalGaussian, squash: Squash) -> None:
         self._gaussian = gaussian
-        self._squashed = ~half_ranges.isnan()
-        self._log_half_ranges = torch.where(self._squashed, half_ranges, 1.0).log()
+        self._squash = squash
+        self.log_volume = squash.log_volume
         self.sample, self.mode = gaussian.sample, gaussian.mode
 
     def log_prob(self, actions: Tensor) -> Tensor:
@@ -143,7 +162,7 @@ class SquashedGaussian:
         """
         distance = drawn.abs()
         log_slope = 2 * (math.log(2) - distance - torch.log1p(torch.exp(-2 * distance)))
-        return torch.where(self._squashed, self._log_half_ranges + log_slope, 0.0)
+        return torch.where(self._squash.dimensions, self._squash.log_half_ranges + log_slope, 0.0)
 
 
 class Hybrid:

@@ -21,6 +21,7 @@ from htsrl.policies.distributions import (
     DiagonalGaussian,
     Distribution,
     Hybrid,
+    Squash,
     SquashedGaussian,
     masked,
 )
@@ -98,7 +99,7 @@ class Policy(nn.Module):
         """None where continuous actions have one deviation whatever is seen."""
         if actions.num_continuous and not network.state_dependent_std and exploration is None:
             self.log_std = nn.Parameter(torch.full((actions.num_continuous,), network.initial_log_std))
-        self._half_ranges = torch.from_numpy(actions.half_ranges).float() if actions.squashed.any() else None
+        self._squash = Squash.of(torch.from_numpy(actions.half_ranges).float()) if actions.squashed.any() else None
 
     @property
     def core(self) -> RecurrentCore | None:
@@ -209,7 +210,7 @@ class Policy(nn.Module):
 
     def _continuous(self, outputs: Tensor) -> DiagonalGaussian | SquashedGaussian:
         gaussian = DiagonalGaussian(*self.means_and_log_stds(outputs))
-        return gaussian if self._half_ranges is None else SquashedGaussian(gaussian, self._half_ranges.to(outputs))
+        return gaussian if self._squash is None else SquashedGaussian(gaussian, self._squash.on(outputs.device))
 
     def means_and_log_stds(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Of continuous actions, from the outputs for them; a row for each unless the deviation is one for all."""

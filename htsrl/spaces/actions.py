@@ -64,7 +64,7 @@ class ActionLayout:
         has_room = np.isfinite(self.low) & np.isfinite(self.high) & (self.low < self.high)
         return has_room if self.squashes else np.zeros(len(self.low), np.bool_)
 
-    @property
+    @cached_property
     def half_ranges(self) -> NDArray[np.float64]:
         """Half the distance of the bounds of the dimensions that are squashed, nan for the others."""
         return np.where(self.squashed, self.high / 2 - self.low / 2, np.nan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,10 @@ from torch.nn.functional import huber_loss
 
 from htsrl import Experiment
 from htsrl.algorithms.models import built_model, declared_models
+from htsrl.checkpoint.files import newest_valid
+from htsrl.dataflow.parameters import FlatLayout
 from htsrl.policies.policy import policy_for
+from htsrl.runs.folder import RunFolder
 from htsrl.seeding import ActionNoise, Purpose, replay_draws, reset_seed
 from htsrl.spaces import Interface
 
@@ -57,6 +61,28 @@ class Flat:
 
     def follow(self, other: Flat, rate: float) -> None:
         self.vector.lerp_(other.vector, rate)
+
+
+def twins(first: Any, learning_rate: float) -> tuple[list[nn.Sequential], Flat]:
+    """Two critics of four numbers each, with the parameters of htsrl's."""
+    networks = [mlp(4, 1) for _ in range(2)]
+    parts = [x for i in range(2) for x in (*first.hidden[i].parameters(), *first.heads[i].parameters())]
+    return networks, Flat(networks, parts, learning_rate)
+
+
+def parameters_of(networks: list[nn.Sequential]) -> list[Tensor]:
+    """Of two critics, in the order of htsrl's: its heads come after all other layers."""
+    return [
+        x.detach() for part in (slice(4), slice(4, 6)) for network in networks for x in [*network.parameters()][part]
+    ]
+
+
+def checkpointed(run_dir: Path, model: str, like: nn.Module) -> list[Tensor]:
+    """A model's parameters in the newest checkpoint of a run."""
+    found = newest_valid(RunFolder.existing(run_dir).checkpoints_dir, print)
+    assert found is not None
+    name = f"version {found[1].document['version']}/model {model}/parameter_slots"
+    return FlatLayout.of(like).views(torch.from_numpy(found[1].arrays[name][0]), like)
 
 
 class Plain(ABC):
@@ -200,10 +226,9 @@ class PlainTd3(Plain):
         parts = [*self.initial.encoder.parameters(), *self.initial.action_head.parameters()]
         self.actor, self.target_actor = mlp(3, 1), mlp(3, 1)
         self.of_actor, self.of_target_actor = Flat([self.actor], parts, rate), Flat([self.target_actor], parts, 0.0)
-        first = self.built("critics")
-        self.critics, self.targets = [mlp(4, 1) for _ in range(2)], [mlp(4, 1) for _ in range(2)]
-        parts = [x for i in range(2) for x in (*first.hidden[i].parameters(), *first.heads[i].parameters())]
-        self.of_critics, self.of_targets = Flat(self.critics, parts, rate), Flat(self.targets, parts, 0.0)
+        (self.critics, self.of_critics), (self.targets, self.of_targets) = (
+            twins(self.built("critics"), of_rate) for of_rate in (rate, 0.0)
+        )
         self.deviation = self.settings.initial_exploration_noise
 
     def intended(self, actor: nn.Module, seen: Tensor) -> Tensor:

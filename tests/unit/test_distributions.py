@@ -22,6 +22,7 @@ from htsrl.policies.distributions import (
     DiagonalGaussian,
     Distribution,
     Hybrid,
+    Squash,
     SquashedGaussian,
 )
 from htsrl.seeding import ActionNoise
@@ -141,7 +142,7 @@ def random_choices(num_rows: int, categories: tuple[int, ...] = CATEGORIES) -> T
 
 
 def squashed(mean: Tensor, log_std: Tensor, half_ranges: Tensor = HALF_RANGES) -> SquashedGaussian:
-    return SquashedGaussian(DiagonalGaussian(mean, log_std), half_ranges)
+    return SquashedGaussian(DiagonalGaussian(mean, log_std), Squash.of(half_ranges))
 
 
 def test_several_choices_are_worth_the_sum_of_each() -> None:
@@ -245,7 +246,7 @@ def test_the_mode_of_squashed_actions_is_their_median() -> None:
 def hybrid_of(outputs: Tensor, log_std: Tensor, squashes: bool) -> Hybrid:
     num_values = sum(CATEGORIES)
     gaussian_part = DiagonalGaussian(outputs[:, num_values:], log_std)
-    continuous = SquashedGaussian(gaussian_part, HALF_RANGES) if squashes else gaussian_part
+    continuous = SquashedGaussian(gaussian_part, Squash.of(HALF_RANGES)) if squashes else gaussian_part
     return Hybrid(Choices(outputs[:, :num_values], CATEGORIES), continuous, len(CATEGORIES), num_values)
 
 

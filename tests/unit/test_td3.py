@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers import assert_same_numbers
-from off_policy_reference import PlainTd3
-from test_sac import trained
+from off_policy_reference import PlainTd3, checkpointed, parameters_of
+from test_sac import assert_same_parameters, trained
 
 from htsrl import TD3, ConfigError, Experiment, Network, load_policy
 from htsrl.algorithms.models import Models
@@ -50,9 +49,9 @@ def test_fifty_updates_are_those_of_a_plain_implementation(tmp_path: Path) -> No
     for update in range(NUM_UPDATES):
         plain.update(update)
     policy = load_policy(tmp_path / "run").policy
-    ours = [*policy.encoder.parameters(), *policy.action_head.parameters()]
-    for mine, theirs in zip(ours, plain.actor.parameters(), strict=True):
-        assert_same_numbers(mine.detach(), theirs.detach())  # actors may ask for one row where this asks for two
+    assert_same_parameters([*policy.encoder.parameters(), *policy.action_head.parameters()], plain.actor.parameters())
+    for name, networks in {"critics": plain.critics, "target_critics": plain.targets}.items():
+        assert_same_parameters(checkpointed(tmp_path / "run", name, plain.built(name)), parameters_of(networks))
     assert (plain.of_actor.vector - before).abs().max() > 0.02, "it has learned"
 
 

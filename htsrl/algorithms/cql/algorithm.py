@@ -118,7 +118,7 @@ class CQLAlgorithm:
             policy = objective.minimise("policy", draft, settings.learning_rate)
             temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            record(statistics, critics, policy, temperature)
+            record(statistics, critics, policy, temperature[1])
             statistics.add("train/q_excess", critics[3])
         return statistics.means()
 

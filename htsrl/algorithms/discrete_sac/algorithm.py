@@ -124,7 +124,7 @@ class DiscreteSACAlgorithm:
             policy = objective.minimise("policy", draft, settings.learning_rate)
             temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            record(statistics, critics, policy, temperature)
+            record(statistics, critics, policy, temperature[1])
         return statistics.means()
 
 

@@ -26,7 +26,6 @@ from htsrl.algorithms.max_entropy import (
     policy_loss,
     record,
     target_entropy,
-    temperature_loss,
     temperature_of,
 )
 from htsrl.algorithms.minibatch_objective import NoTargets
@@ -80,12 +79,6 @@ class SACObjective(ReplayObjective[SAC, Minibatch]):
     def _policy_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
         return policy_loss(models, data.observations, scaled(models.policy, data.observations), data.noise)
 
-    def _temperature_loss(self, models: Models, data: Minibatch) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            _, log_probs = drawn(models.policy, data.observations, data.noise)
-        target = target_entropy(self._settings.target_entropy, data.noise.shape[1])
-        return temperature_loss(models, -log_probs, target)
-
     def _draw(self, noise: ActionNoise, device: torch.device) -> Minibatch:
         found = self._transitions(device)
         here, behind = (self._noise(noise, end, 2, device) for end in range(2))
@@ -122,11 +115,14 @@ class SACAlgorithm:
     def improve(self, update: Update, draft: Draft, batch: Batch) -> Metrics:
         settings, statistics = self._settings, Statistics()
         objective = self.objective(update, batch, NoTargets())
+        target = target_entropy(settings.target_entropy, draft.policy.interface.actions.num_continuous)
         for objective.epoch, _ in enumerate(gradient_steps(settings, update.number, batch.log_probs.numel())):
             critics = objective.minimise("critics", draft, settings.learning_rate)
             objective.revise_priorities()
             policy = objective.minimise("policy", draft, settings.learning_rate)
-            temperature = objective.minimise("temperature", draft, settings.temperature_learning_rate)
+            alpha, entropy = temperature_of(draft.models).detach(), policy[1]
+            draft.set_gradient("temperature", entropy - target)
+            draft.step(settings.temperature_learning_rate)
             draft.follow("target_critics", settings.follow_rate)
-            record(statistics, critics, policy, temperature)
+            record(statistics, critics, policy, alpha)
         return statistics.means()
