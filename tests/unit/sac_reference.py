@@ -63,7 +63,8 @@ class PlainSac(Plain):
         errors = (drawn - mean) * (-log_std).exp()
         log_normal = (errors * errors * -0.5 - log_std - 0.5 * math.log(2 * math.pi)).sum(dim=1)
         # log(1 - tanh^2), and the range from -2 to 2 in and out again, as rounding has it.
-        log_slope = 2 * (math.log(2) - drawn.abs() - torch.log1p(torch.exp(-2 * drawn.abs())))
+        distance = drawn.abs()
+        log_slope = 2 * (math.log(2) - distance - torch.log1p(torch.exp(-2 * distance)))
         half_range = torch.tensor(2.0).log()
         return drawn, log_normal - (half_range + log_slope).sum(dim=1) + half_range
 
