@@ -10,6 +10,8 @@ from combinations import oracle as combination_oracle
 from helpers import assert_same_run, run
 from island_runs import run_on_islands
 from small_experiments import EXPERIMENTS, oracle, small_experiment
+from test_off_policy_runs import EXPERIMENTS as OFF_POLICY
+from test_replay_runs import EXPERIMENT as SAC_ON_PENDULUM
 
 from htsrl import A2C, Experiment
 
@@ -25,6 +27,13 @@ def test_two_islands_with_actors_of_their_own_have_the_digest_of_one_process() -
 def test_a_recurrent_policy_with_several_observations_remembers_on_islands() -> None:
     outcome = run_on_islands(combination("dict_mask_lstm", NUM_UPDATES), nodes=2)
     assert_same_run(outcome, combination_oracle("dict_mask_lstm", NUM_UPDATES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sac", "dqn", "prioritised dqn"])
+def test_a_replay_buffer_is_filled_from_islands_as_from_one_process(name: str) -> None:
+    experiment = OFF_POLICY.get(name, SAC_ON_PENDULUM)
+    assert_same_run(run_on_islands(experiment, nodes=2), run(experiment))
 
 
 @pytest.mark.slow

@@ -98,8 +98,9 @@ def test_priorities_change_what_is_learned() -> None:
 
 
 def test_policies_with_an_exploration_of_their_own_are_evaluated_and_exported(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     for name in ("td3", "dqn"):
         train(Config(EXPERIMENTS[name], quietly(tmp_path / name)))
         assert np.isfinite(evaluate(tmp_path / name, episodes=1).returns).all()
         assert np.isfinite(evaluate(tmp_path / name, episodes=1, sampled=True).returns).all()
-        assert export(tmp_path / name, format="torch").version == NUM_UPDATES
+        assert set(export(tmp_path / name).differences) == {"policy.onnx", "policy.pt2"}

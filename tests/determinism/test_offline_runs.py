@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,20 @@ import pytest
 from helpers import Outcome, assert_same_run, run
 from offline_data import written
 
-from htsrl import CQL, Config, DatasetError, Experiment, Network, Observer, Placement, UpdateEvent, resume, train
+from htsrl import (
+    BC,
+    CQL,
+    IQL,
+    Config,
+    DatasetError,
+    Experiment,
+    Network,
+    Observer,
+    Placement,
+    UpdateEvent,
+    resume,
+    train,
+)
 from htsrl.config.file import load_config
 from htsrl.datasets.open import known_dataset
 from htsrl.observers.observer import ObservedRun
@@ -53,6 +67,13 @@ def test_gradient_workers_and_kills_of_everybody_change_no_bit(
     assert_same_run(run(cql(folder), **placement), oracle)
     killed = {path.name for path in (tmp_path / "killed").iterdir()}
     assert killed == {kill.rpartition(":")[0] for kill in KILLS.split(", ")}, "each of them came to pass"
+
+
+@pytest.mark.parametrize("algorithm", [BC(minibatch_size=8), IQL(minibatch_size=8)], ids=lambda of: of.name)
+def test_gradient_workers_change_no_bit_of_other_algorithms(algorithm: Any, folder: Path) -> None:
+    experiment = replace(cql(folder), algorithm=algorithm)
+    inline = run(experiment, log_every_steps=1)
+    assert_same_run(run(experiment, log_every_steps=1, backend="processes", learner_workers=2), inline)
 
 
 class StopsAt(Observer):

@@ -15,6 +15,7 @@ from htsrl import SAC, Config, Experiment, Network, Placement, evaluate, resume,
 from htsrl.checkpoint.files import newest_valid
 from htsrl.export import export
 from htsrl.processes.kill_points import KILL_AT, KILL_ONCE
+from htsrl.runs.evaluations import read_evaluations
 from htsrl.runs.folder import RunFolder
 
 NUM_UPDATES = 12
@@ -68,7 +69,16 @@ def test_data_are_one_version_old_and_learning_begins_when_there_is_enough_to_dr
     assert ["train/critic_loss" in line for line in metrics] == [False, False, *[True] * (NUM_UPDATES - 2)]
 
 
+def test_evaluation_beside_training_plays_the_frozen_policy_and_changes_no_bit(tmp_path: Path) -> None:
+    train(Config(EXPERIMENT, quietly(tmp_path / "run", eval_every=40, eval_episodes=2)))
+    outcome = Outcome.read(tmp_path / "run")
+    assert (outcome.digest, outcome.policy) == (oracle().digest, oracle().policy)
+    last = read_evaluations(RunFolder(tmp_path / "run").evaluations_file)[-1]
+    assert (last.version, last.mean_return) == (NUM_UPDATES, evaluate(tmp_path / "run", episodes=2).mean_return)
+
+
 def test_a_policy_with_deviations_of_its_own_is_evaluated_and_exported(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     train(Config(EXPERIMENT, quietly(tmp_path / "run")))
     assert np.isfinite(evaluate(tmp_path / "run", episodes=1).returns).all()
-    assert export(tmp_path / "run", format="torch").version == NUM_UPDATES
+    assert set(export(tmp_path / "run").differences) == {"policy.onnx", "policy.pt2"}

@@ -1,11 +1,13 @@
-"""DQN and TD3 again, plainly: Gymnasium's environments, torch's layers and optimizer, transitions in a list.
+"""DQN and TD3 again, plainly, and what all plain implementations have in common.
 
-They share with htsrl the initial weights and the random numbers, which are functions of seed and place. Parameters of a
-network lie in one vector, each on a cache line of its own, for torch's optimizer has other last bits at odd ends.
+Gymnasium's environments, torch's layers and optimizer, transitions in a list. They share with htsrl the initial weights
+and the random numbers, which are functions of seed and place. Parameters of a network lie in one vector, each on a cache
+line of its own, for torch's optimizer has other last bits at odd ends.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,6 +63,48 @@ class Flat:
 
     def follow(self, other: Flat, rate: float) -> None:
         self.vector.lerp_(other.vector, rate)
+
+
+LOG_HALF_RANGE = torch.tensor(2.0).log()
+"""Of actions from -2 to 2."""
+
+
+def log_density(drawn: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Of actions from -2 to 2 that were drawn from a normal distribution, and then squashed by the tangent."""
+    errors = (drawn - mean) * (-log_std).exp()
+    log_normal = (errors * errors * -0.5 - log_std - 0.5 * math.log(2 * math.pi)).sum(dim=1)
+    distance = drawn.abs()
+    log_slope = 2 * (math.log(2) - distance - torch.log1p(torch.exp(-2 * distance)))  # log(1 - tanh^2)
+    return log_normal - (LOG_HALF_RANGE + log_slope).sum(dim=1)
+
+
+class Actor(nn.Module):
+    """A mean and the logarithm of a deviation for what is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp(3, 2)
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.layers(seen).chunk(2, dim=1)
+        return mean, log_std.clamp(-20, 2)
+
+    def draw(self, seen: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions before the tangent, and their log-densities behind it, from -1 to 1."""
+        mean, log_std = self(seen)
+        drawn = mean + log_std.exp() * noise
+        return drawn, log_density(drawn, mean, log_std) + LOG_HALF_RANGE
+
+
+def action_values(critics: list[nn.Sequential], seen: Tensor, actions: Tensor) -> Tensor:
+    both = torch.cat([seen, actions.tanh()], dim=1)
+    return torch.stack([critic(both).squeeze(1) for critic in critics])
+
+
+def scalar(initial: float, learning_rate: float) -> tuple[nn.ParameterList, Flat]:
+    """A number that is learned, by its logarithm."""
+    module = nn.ParameterList([torch.tensor(math.log(initial))])
+    return module, Flat([module], list(module), learning_rate)
 
 
 def twins(first: Any, learning_rate: float) -> tuple[list[nn.Sequential], Flat]:
