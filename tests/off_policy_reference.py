@@ -1,8 +1,8 @@
 """DQN and TD3 again, plainly, and what all plain implementations have in common.
 
 Gymnasium's environments, torch's layers and optimizer, transitions in a list. They share with htsrl the initial weights
-and the random numbers, which are functions of seed and place. Parameters of a network lie in one vector, each on a cache
-line of its own, for torch's optimizer has other last bits at odd ends.
+and the random numbers, which are functions of seed and place. Parameters of a network lie in one vector, each on a
+cache line of its own, for torch's optimizer has other last bits at odd ends.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def test_gradient_workers_and_kills_of_everybody_change_no_bit(
     assert killed == {kill.rpartition(":")[0] for kill in KILLS.split(", ")}, "each of them came to pass"
 
 
-@pytest.mark.parametrize("algorithm", [BC(minibatch_size=8), IQL(minibatch_size=8)], ids=lambda of: of.name)
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(BC(minibatch_size=8), marks=pytest.mark.slow), IQL(minibatch_size=8)]
+)
 def test_gradient_workers_change_no_bit_of_other_algorithms(algorithm: Any, folder: Path) -> None:
     experiment = replace(cql(folder), algorithm=algorithm)
     inline = run(experiment, log_every_steps=1)

@@ -237,7 +237,8 @@ def test_a_lane_that_cannot_work_is_one_clear_error(experiment: Experiment, text
 SMALL_REPLAY: dict[str, Any] = {"learning_starts": 24, "minibatch_size": 16, "replay_capacity": 56}
 
 
-@pytest.mark.parametrize("algorithm", [DQN(**SMALL_REPLAY), SAC(**SMALL_REPLAY)], ids=lambda of: of.name)
+@pytest.mark.filterwarnings("ignore:lanes of .* cannot save their state")
+@pytest.mark.parametrize("algorithm", [pytest.param(DQN(**SMALL_REPLAY), marks=pytest.mark.slow), SAC(**SMALL_REPLAY)])
 def test_a_replay_buffer_is_filled_from_lanes_as_from_environments_alone(algorithm: Any) -> None:
     import gymnasium
 
@@ -260,7 +261,9 @@ def test_a_replay_buffer_is_filled_from_lanes_as_from_environments_alone(algorit
     lanes = replace(alone, env=vector, env_args={}, lanes=2)
     inline = run(lanes, log_every_steps=1, check_env=False)
     assert_same_run(run(lanes, log_every_steps=1, check_env=False, backend="processes", num_executors=2), inline)
-    assert [link.tensors for link in run(alone, check_env=False).links] == [link.tensors for link in inline.links]
+    for ours, theirs in zip(first_batches(lanes, 3), first_batches(alone, 3), strict=True):  # before anybody learns
+        for name in ("obs", "final/obs", "rewards", "terminated", "truncated"):
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
 def test_a_resumed_run_of_lanes_ends_in_the_same_bits(reach: Outcome, tmp_path: Path) -> None:
