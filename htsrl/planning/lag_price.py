@@ -1,4 +1,4 @@
-"""What the lag of hts costs PPO: from runs that were compared with sync, by optimizer steps an update.
+"""What the lag of hts costs an algorithm: from runs that were compared with sync, by optimizer steps an update.
 
 A lag of one version is as much as one update moves the policy. How much that costs depends on the task: what is known
 is said, and sync, which has no lag, is predicted beside it.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from htsrl.algorithms.ppo import PPO
 from htsrl.config import Experiment
+from htsrl.config.algorithm_settings import algorithm_name
 from htsrl.planning.measure import StepCosts
 from htsrl.planning.model import best
 
 
 @dataclass(frozen=True)
 class Compared:
-    """PPO under hts against sync on one task, with the same seeds."""
+    """An algorithm under hts against sync on one task, with the same seeds."""
 
     task: str
     optimizer_steps: int
@@ -28,25 +28,27 @@ class Compared:
     """Under benchmarks/."""
 
 
-COMPARED = (
-    Compared("HalfCheetah", 80, True, "lag-halfcheetah-ppo"),
-    Compared("CartPole", 160, False, "learning-cartpole-ppo"),
-    Compared("Pendulum", 320, True, "learning-pendulum-ppo"),
-)
-"""Those with a record; a test holds each against it."""
+COMPARED = {
+    "ppo": (
+        Compared("HalfCheetah", 80, True, "lag-halfcheetah-ppo"),
+        Compared("CartPole", 160, False, "learning-cartpole-ppo"),
+        Compared("Pendulum", 320, True, "learning-pendulum-ppo"),
+    )
+}
+"""By algorithm, those with a record; a test holds each against it."""
 
 
-def optimizer_steps(experiment: Experiment) -> int | None:
-    """Of PPO, in an update."""
-    algorithm = experiment.algorithm
-    return algorithm.epochs * experiment.per_replica.num_minibatches if isinstance(algorithm, PPO) else None
+def optimizer_steps(experiment: Experiment) -> int:
+    """In an update."""
+    epochs: int = getattr(experiment.algorithm, "epochs", 1)
+    return epochs * experiment.per_replica.num_minibatches
 
 
 def lag_price(experiment: Experiment, costs: StepCosts, cores: int) -> list[str]:
     """Lines about what the lag may cost, none where there is no lag or nothing is known."""
-    steps = optimizer_steps(experiment)
-    lower, others = ([one for one in COMPARED if one.is_lower == is_lower] for is_lower in (True, False))
-    if steps is None or not experiment.overlaps_learning or steps < min(one.optimizer_steps for one in lower):
+    compared, steps = COMPARED.get(algorithm_name(experiment.algorithm), ()), optimizer_steps(experiment)
+    lower, others = ([one for one in compared if one.is_lower == is_lower] for is_lower in (True, False))
+    if not lower or not experiment.overlaps_learning or steps < min(one.optimizer_steps for one in lower):
         return []
     sync = best(replace(experiment, schedule="sync", lag=None), costs, cores)[0].steps_per_second
     return [
