@@ -8,10 +8,10 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -86,9 +86,21 @@ class NumericsOfProcess:
         self._uses_torch = uses_torch
         self._blas = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
         self.ours = Numerics(OURS if uses_torch else None, [1] * len(self._blas), False)
+        self._num_threads = [_num_threads_of(library) for library in self._blas]
+        self._looks = [*(_torch_looks() if uses_torch else ()), *self._num_threads, _flushes_denormals]
+        self._seen_as_ours: list[Any] = []  # what the looks show where all is as we set it
+
+    def are_ours(self) -> bool:
+        """Whether all is as we set it; to read it properly takes four times as long as a look at whether it changed."""
+        seen = [look() for look in self._looks]
+        if seen != self._seen_as_ours:
+            if self.read() != self.ours:
+                return False
+            self._seen_as_ours = seen
+        return True
 
     def read(self) -> Numerics:
-        threads = [library.get_num_threads() for library in self._blas]
+        threads = [number() for number in self._num_threads]
         return Numerics(_torch_settings() if self._uses_torch else None, threads, _flushes_denormals())
 
     def write(self, numerics: Numerics) -> None:
@@ -114,15 +126,40 @@ class OwnNumerics:
         self._theirs: Numerics | None = None
 
     def __enter__(self) -> None:
-        theirs = self._settings.read()
-        if theirs != self._settings.ours:
-            self._theirs = theirs
+        if not self._settings.are_ours():
+            self._theirs = self._settings.read()
             self._settings.write(self._settings.ours)
 
     def __exit__(self, *_: object) -> None:
         if self._theirs is not None:
             self._settings.write(self._theirs)
             self._theirs = None
+
+
+def _num_threads_of(library: Any) -> Callable[[], int]:
+    """The function that says how many threads a BLAS uses; threadpoolctl looks OpenBLAS's up anew at every call."""
+    names = [f"{a}openblas_get_num_threads{z}" for a in ("", "scipy_") for z in ("", "64_", "_64")]
+    found = (getattr(library.dynlib, name) for name in names if hasattr(library.dynlib, name))
+    looked_up: Callable[[], int] = library.get_num_threads
+    is_known = library.internal_api == "openblas" and library.threading_layer != "openmp"
+    return next(found, looked_up) if is_known else looked_up
+
+
+def _torch_looks() -> list[Callable[[], Any]]:
+    """All that `_torch_settings` are told from, as it is found."""
+    import torch
+
+    rounding = partial(torch._C._get_fp32_precision_getter, ONEDNN)
+    return [
+        torch.get_num_threads,
+        torch._C._get_deterministic_algorithms,
+        torch._C._get_deterministic_algorithms_warn_only,
+        torch.get_default_dtype,
+        *(partial(rounding, operation) for operation in ("matmul", "conv", "rnn")),
+        torch._C._get_mkldnn_enabled,
+        torch.is_grad_enabled,
+        partial(torch.is_autocast_enabled, "cpu"),
+    ]
 
 
 def _torch_settings() -> TorchSettings:

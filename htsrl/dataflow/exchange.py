@@ -117,6 +117,13 @@ def control_arrays(num_envs: int, num_workers: int) -> list[ArraySpec]:
     ]
 
 
+OF_ENVS = (
+    *("requests", "answers", "completed_rollouts", "episodes", "inside", "env_seconds"),
+    *("request_of", "answer_to", "inside_of"),
+)
+"""The words of an `Exchange` that there is one of for each environment."""
+
+
 class Exchange:
     """The words shared by executors, actors and learner."""
 
@@ -128,6 +135,10 @@ class Exchange:
         self.episodes: Words = block["episodes"]
         self.inside: Words = block["inside"]
         self.env_seconds: NDArray[Any] = block["env_seconds"]
+        # One by one, words are read and written through a view of memory several times as fast as through an array.
+        self.request_of = memoryview(block["requests"])
+        self.answer_to = memoryview(block["answers"])
+        self.inside_of = memoryview(block["inside"])
         self.naps: Words = block["naps"]
         self.beats: Words = block["beats"]
         self.waited_seconds: NDArray[Any] = block["waited_seconds"]
@@ -142,7 +153,7 @@ class Exchange:
     def of_envs(self, envs: range) -> Exchange:
         """The same with the words of some environments that are neighbours."""
         part = copy.copy(self)
-        for name in ("requests", "answers", "completed_rollouts", "episodes", "inside", "env_seconds"):
+        for name in OF_ENVS:
             setattr(part, name, getattr(self, name)[envs.start : envs.stop])
         return part
 
@@ -184,8 +195,8 @@ class Exchange:
             requests = self.requests[envs]
             waiting = np.flatnonzero(requests != self.answers[envs])
             return dict(zip(envs[waiting].tolist(), requests[waiting].tolist(), strict=True))
-        words = zip(envs.tolist(), self.requests[envs].tolist(), self.answers[envs].tolist(), strict=True)
-        return {env: request for env, request, answer in words if request != answer}
+        request_of, answer_to = self.request_of, self.answer_to
+        return {env: request for env in envs.tolist() if (request := request_of[env]) != answer_to[env]}
 
     def reached_by_all(self) -> int:
         """The ticket that every environment has asked as far as, unless it completed the newest version's rollout.

@@ -20,7 +20,7 @@ class Storages:
     """The fields of all storages, as arrays `[storage, T, B, ...]`.
 
     Who writes what: of environment b, its executor writes the observations, noise, rewards, episode ends and who is
-    active, and clears the bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
+    active, and clears ends and bootstrap values (told to, it poisons all) when a rollout begins; its actor writes the
     versions, actions, log-probabilities, values and activations. The recurrent state before row t is written by the
     actor that answers row t-1, and by the executor where a rollout or an episode begins. To a complete rollout the
     learner adds the bootstrap value of what follows, log-probabilities and values where those are left to it, and

@@ -84,6 +84,7 @@ class SingleAgent:
         self.env: Any = env
         self._writes_itself = _writes_itself(env)
         self._writer = ObservationWriter(interface)
+        self._has_masks = interface.has_masks
         self.to_env = interface.actions.to_env
 
     def reset(self, seed: int, rows: Rows) -> Info:
@@ -101,7 +102,8 @@ class SingleAgent:
         else:
             observation, reward, terminated, truncated, info = self.env.step(action)
             self._writer.write(observation, rows)
-        self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
+        if self._has_masks:
+            self._writer.write_mask(observation, info, rows, is_last=bool(terminated or truncated))
         if not math.isfinite(reward):
             raise RuleBroken(f"the reward is {reward}, which is not finite")
         ended, reward = bool(terminated), float(reward)

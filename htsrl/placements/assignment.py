@@ -76,12 +76,12 @@ class Doorbells:
 
     def ring_actors(self, envs: Sequence[int]) -> None:
         # Under a barrier at every step, one environment's arrival can be what all actors were waiting for.
-        actors = self._asleep_actors
-        self._ring(actors.values() if self.step_barrier else [actors[env] for env in envs if env in actors])
+        if actors := self._asleep_actors:
+            self._ring(actors.values() if self.step_barrier else [actors[env] for env in envs if env in actors])
 
     def ring_executors(self, envs: Sequence[int]) -> None:
-        elsewhere = self._executors_elsewhere
-        self._ring([elsewhere[env] for env in envs if env in elsewhere])
+        if elsewhere := self._executors_elsewhere:
+            self._ring([elsewhere[env] for env in envs if env in elsewhere])
         if self.repeats:
             self.learner.ring()
 

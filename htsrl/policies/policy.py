@@ -149,6 +149,12 @@ class Policy(nn.Module):
         actions = distribution.sample(noise)
         return Decision(actions, distribution.log_prob(actions), values, states, keep or {})
 
+    def draw(self, observations: Observations, noise: Tensor) -> Tensor:
+        """The actions of `decide`, with the same bits, by a policy that remembers nothing; no value is computed."""
+        seen = observations if self.observation_scales is None else self.observation_scales(observations)
+        outputs = self.action_head.forward(self.encoder.forward(seen))
+        return self._distribution(outputs, observations.get(MASK_KEY)).sample(noise)
+
     def outputs(self, observations: Observations) -> Tensor:
         """All that `respond` computes, before it becomes a distribution."""
         return _side_by_side(*self._step(observations))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,17 +55,19 @@ class Actor:
         # After the requests: whatever a version answers was asked for while it was the newest, which recorded schedules
         # rely on.
         published = self._exchange.published_version
-        tickets, handshakes = self._exchange.tickets, Asked()
+        handshakes = Asked()
         to_act: dict[int, Asked] = {}  # by version
         for_value: dict[int, Asked] = {}
-        for env, ticket in asked.items():
+        for alike in self._alike(asked):
+            env, ticket = next(iter(alike.items()))
             if Tickets.is_handshake(ticket):
-                handshakes[env] = ticket
-            else:
-                version = self._schedule.answering_version(Request(env, tickets.rollout(ticket), ticket), published)
-                if version <= published:
-                    kind = for_value if Tickets.is_for_value(ticket) else to_act
-                    kind.setdefault(version, {})[env] = ticket
+                handshakes |= alike
+                continue
+            request = Request(env, self._exchange.tickets.rollout(ticket), ticket)
+            version = self._schedule.answering_version(request, published)
+            if version <= published:
+                kind = for_value if Tickets.is_for_value(ticket) else to_act
+                kind[version] = kind[version] | alike if version in kind else alike
         if handshakes:
             self._hand_over(handshakes)
         for version, of_version in self._batches(to_act):
@@ -73,6 +75,17 @@ class Actor:
         for version, of_version in self._batches(for_value):
             self._value(version, of_version)
         return bool(handshakes or to_act or for_value)
+
+    def _alike(self, asked: Asked) -> Iterable[Asked]:
+        """Those that a schedule is asked about together: one version acts in a rollout, unless versions mix."""
+        if self._schedule.mixes_versions:
+            return [{env: ticket} for env, ticket in asked.items()]
+        if len(set(asked.values())) == 1:
+            return [asked]
+        alike: dict[int, Asked] = {}
+        for env, ticket in asked.items():
+            alike.setdefault(ticket, {})[env] = ticket
+        return alike.values()
 
     def _batches(self, asked: dict[int, Asked]) -> list[tuple[int, Asked]]:
         """Everything that one version answers, or lane by lane, so that the rows beside one another never differ."""
@@ -135,7 +148,7 @@ class Actor:
 
     def _hand_over(self, asked: Asked) -> None:
         kill_point("before an answer")
-        answers = self._exchange.answers
+        answers = self._exchange.answer_to
         for env, ticket in asked.items():
             answers[env] = ticket
         kill_point("after an answer")

@@ -27,13 +27,16 @@ from htsrl.seeding import reset_seed
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 CLEARED_FIELDS: dict[str, float | bool] = {
+    "terminated": False,
+    "truncated": False,
     "episode_lengths": 0,
     "episode_returns": 0,
     "bootstrap_values": 0,
     "failures": 0,
     BOOTSTRAP_VERSIONS: -1,
 }
-
+MAX_KEPT_ROWS = 256
+"""Of a storage, by an environment, at 0.4 kB each; where rollouts are longer, the rows are found anew in every one."""
 MAX_FAILED_RESETS = 4
 """One after the other: an environment that cannot begin any episode is not going to learn anything."""
 
@@ -73,6 +76,8 @@ class EnvRunner:
         self._shared = shared
         self._storages = shared.storages
         self._exchange = shared.exchange
+        self._requests, self._answers = shared.exchange.request_of, shared.exchange.answer_to
+        self._inside = shared.exchange.inside_of
         self._info_names = shared.storages.spec.info_names
         self._cleared = {name: x for name, x in CLEARED_FIELDS.items() if name in shared.storages.fields}
         self._cleared |= dict.fromkeys(self._info_names.values(), math.nan)
@@ -87,31 +92,32 @@ class EnvRunner:
         self._num_steps = shared.storages.spec.num_steps
         self._columns = shared.storages.spec.columns_of(index)
         self._own: Rows = {}  # the columns of this rollout, of every field
-        self._own_observations: Rows = {}
+        self._kept_rows: dict[int, list[Rows]] = {}  # where observations belong, by storage and row
+        self._observations: list[Rows] = []  # those of this rollout
         self._first_column = index * self.agents.num_agents
         self.step_timer = StepTimer(index, shared.exchange.env_seconds, self._num_steps)
         if completed := int(self._exchange.completed_rollouts[index]):
             self._come_back(completed)
-        if self._exchange.requests[index] and self.stage is not Stage.NOTHING:
+        if self._requests[index] and self.stage is not Stage.NOTHING:
             self.stage = Stage.RETURN
 
     def advance(self) -> bool:
-        if self.stage is Stage.RETURN:
+        stage, index = self.stage, self.index
+        if stage is Stage.RETURN:
             self._begin_handshake()
             return True
-        if self.stage is Stage.VERSION:
-            if not self._shared.may_begin(self.index, self.rollout):
+        if stage is Stage.VERSION:
+            if not self._shared.may_begin(index, self.rollout):
                 return False
             self._begin_rollout()
             return True
-        index = self.index
-        if self.stage is Stage.NOTHING or self._exchange.answers[index] != self._exchange.requests[index]:
+        if stage is Stage.NOTHING or self._answers[index] != self._requests[index]:
             return False
-        if self.stage is Stage.HANDSHAKE:
-            self.stage = Stage.VERSION
-        elif self.stage is Stage.ACTION:
+        if stage is Stage.ACTION:
             self._step()
-        elif self.stage is Stage.FINAL_VALUE:
+        elif stage is Stage.HANDSHAKE:
+            self.stage = Stage.VERSION
+        elif stage is Stage.FINAL_VALUE:
             if self._episode.is_over:
                 self._begin_episode()
             self._enter_next_row(needs_value=False)
@@ -146,13 +152,13 @@ class EnvRunner:
     def _begin_handshake(self) -> None:
         """An answer to the executor before may be under way, which must not be taken for one to this."""
         self.stage = Stage.HANDSHAKE
-        requests, answers = self._exchange.requests, self._exchange.answers
-        requests[self.index] = self._exchange.tickets.handshake(int(requests[self.index]), int(answers[self.index]))
+        request, answer = self._requests[self.index], self._answers[self.index]
+        self._requests[self.index] = self._exchange.tickets.handshake(request, answer)
 
     def _begin_rollout(self) -> None:
         self._storage = self._storages.of_rollout(self.rollout)
         self._own = {name: x[self._storage, :, self._columns] for name, x in self._storages.fields.items()}
-        self._own_observations = {name: self._own[name] for name in self._storages.observations}
+        self._observations = self._rows_of(self._storage)
         self.row = 0
         self.step_timer.begin_rollout()
         self._note_episode(row=None)
@@ -180,7 +186,7 @@ class EnvRunner:
     def _step(self) -> None:
         own, row = self._own, self.row
         action = self.agents.to_env(own["actions"][row])
-        seen = self._observations(row + 1)
+        seen = self._observations[row + 1]
         kill_point("before a step")
         is_timed = row % self.step_timer.every == 0
         start = now() if is_timed else 0
@@ -189,14 +195,15 @@ class EnvRunner:
             self.step_timer.end_step(start, row)
         own["rewards"][row] = outcome.rewards
         kill_point("inside a storage write")
-        own["terminated"][row] = outcome.terminated
-        own["truncated"][row] = outcome.truncated
+        if outcome.over or self.agents.is_team:
+            own["terminated"][row] = outcome.terminated
+            own["truncated"][row] = outcome.truncated
         self._episode.add(outcome)
         if outcome.failed:
             self._count_failure(row)
             if self._excludes:
                 own["active"][self._episode_row or 0 : row + 1] = False
-            for name, before in self._observations(row).items():
+            for name, before in self._observations[row].items():
                 seen[name][...] = before
         if self._keeps_more:
             self._keep_for_algorithm(outcome, seen)
@@ -248,12 +255,12 @@ class EnvRunner:
         if self.agents.is_team:
             self._own["active"][self.row] = self.agents.active
         kill_point("before a request")
-        self._exchange.requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
+        self._requests[self.index] = self._exchange.tickets.to_act(self.rollout, self.row)
         kill_point("after a request")
 
     def _ask_for_value(self, stage: Stage) -> None:
         self.stage = stage
-        self._exchange.requests[self.index] = self._exchange.tickets.for_value(self.rollout, self.row)
+        self._requests[self.index] = self._exchange.tickets.for_value(self.rollout, self.row)
 
     def _begin_episode(self) -> None:
         start = now()
@@ -271,11 +278,11 @@ class EnvRunner:
             self._note_episode(self.row)
             seed = self._reset_seed()
             try:
-                return self._blaming("reset", seed, self.agents.reset, seed, self._observations(self.row))
+                return self._blaming("reset", seed, self.agents.reset, seed, self._observations[self.row])
             except EnvironmentFailure:
                 if not others or "failures" not in self._storages.fields:
                     raise
-                self._exchange.inside[self.index] += 1  # it has come back, with nothing
+                self._inside[self.index] += 1  # it has come back, with nothing
                 self._count_failure(max(self.row - 1, 0))
         raise AssertionError("the last failure is raised")
 
@@ -299,9 +306,15 @@ class EnvRunner:
         if self._episode.is_reported_in(info):
             self._note_end(info)
 
-    def _observations(self, row: int) -> Rows:
-        """Where the observations of a row belong; the ellipsis makes a view even of a single number."""
-        return {name: own[row, ...] for name, own in self._own_observations.items()}
+    def _rows_of(self, storage: int) -> list[Rows]:
+        """Where the observations of each row belong; the ellipsis makes a view even of a single number."""
+        if (kept := self._kept_rows.get(storage)) is not None:
+            return kept
+        own = {name: self._own[name] for name in self._storages.observations}
+        rows = [{name: x[row, ...] for name, x in own.items()} for row in range(self._num_steps + 1)]
+        if len(rows) <= MAX_KEPT_ROWS:
+            self._kept_rows[storage] = rows
+        return rows
 
     def _reset_seed(self) -> int:
         return reset_seed(self._seed, self.index, self._episode.number)
@@ -310,7 +323,7 @@ class EnvRunner:
         self, what: str, argument: Any, call: Callable[Arguments, Result], *args: Arguments.args, **kw: Arguments.kwargs
     ) -> Result:
         """Let the environment run; whatever goes wrong is its fault, and `what` it did with `argument` is named."""
-        self._exchange.inside[self.index] += 1
+        self._inside[self.index] += 1
         try:
             result = call(*args, **kw)
         except EnvironmentFailure:
@@ -321,7 +334,7 @@ class EnvRunner:
             ) from (
                 error if isinstance(error, RuleBroken) else None  # the text has its traceback
             )
-        self._exchange.inside[self.index] += 1
+        self._inside[self.index] += 1
         return result
 
     def _where(self) -> str:

@@ -23,26 +23,29 @@ NOTHING = nullcontext()
 
 
 class TorchAnswers:
-    """Actions with their log-probabilities and values, and what else a policy keeps of a row."""
+    """Actions with their log-probabilities and values, unless those are deferred, and what else a policy keeps of a
+    row."""
 
     def __init__(self, storages: Storages, exchange: Exchange, parameters: ParameterRing) -> None:
         self._cells = storages.cells
         self._inputs = tuple(storages.inputs)
         self._keeps_activations = bool(storages.spec.activation_names)
-        self._left_out = ("log_probs", "values") if storages.spec.values_deferred else ()
+        self._values_deferred = storages.spec.values_deferred
         self._exchange = exchange
         self._parameters = parameters
         self._device = parameters.slots.device
         self._copies = CopiesByVersion(parameters)
         self.computations: list[tuple[object, str]] = [
-            (policy, name) for policy in parameters.modules for name in ("decide", "respond")
+            (policy, name) for policy in parameters.modules for name in ("draw", "decide", "respond")
         ]
 
     def act(self, version: int, cells: Words) -> tuple[int, Mapping[str, Array]]:
         inputs, noise = self._seen(cells), self._taken("noise", cells)
+        if self._values_deferred:
+            version, actions = self._by(version, lambda policy: policy.draw(inputs, noise))
+            return version, {"actions": actions.numpy(force=True)}
         version, decision = self._by(version, lambda policy: policy.decide(inputs, noise, self._keeps_activations))
-        named = {name: answer for name, answer in _named(decision).items() if name not in self._left_out}
-        return version, {name: answer.numpy(force=True) for name, answer in named.items()}
+        return version, {name: answer.numpy(force=True) for name, answer in _named(decision).items()}
 
     def value(self, version: int, cells: Words) -> tuple[int, Array]:
         inputs = self._seen(cells)

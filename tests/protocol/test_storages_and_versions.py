@@ -136,19 +136,22 @@ def test_a_write_into_the_storage_being_read_is_caught(monkeypatch: pytest.Monke
         worker_layout.work_in_random_order(seed=0)
 
 
-def test_a_field_left_over_from_two_rollouts_ago_shows_over_poisoned_storages(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["bootstrap_values", "terminated", "truncated"])
+def test_a_field_left_over_from_two_rollouts_ago_shows_over_poisoned_storages(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_all = EnvRunner._begin_rollout
 
-    def forget_to_clear_bootstrap_values(self: EnvRunner) -> None:
+    def forget_to_clear(self: EnvRunner) -> None:
         storage = self.rollout % 2
-        left_over = self._storages["bootstrap_values"][storage, :, self.index].copy()
+        left_over = self._storages[name][storage, :, self.index].copy()
         write_all(self)
-        self._storages["bootstrap_values"][storage, :, self.index] = left_over
+        self._storages[name][storage, :, self.index] = left_over
 
-    monkeypatch.setattr(EnvRunner, "_begin_rollout", forget_to_clear_bootstrap_values)
+    monkeypatch.setattr(EnvRunner, "_begin_rollout", forget_to_clear)
     difference = first_difference(Roles(experiment("sync")).work_in_random_order(seed=0), oracle("sync").links)
     assert difference is not None
-    assert "bootstrap_values" in difference
+    assert name in difference
 
 
 def test_a_learner_that_publishes_before_it_has_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def test_it_does_and_values_what_torch_does(world: World) -> None:
     with torch.inference_mode():
         outputs = policy.outputs(inputs)
         decision = policy.decide(inputs, noise)
+        assert torch.equal(policy.draw(inputs, noise), decision.actions)
     seen, num_choices = {name: x.numpy() for name, x in inputs.items()}, len(world.interface.actions.categories)
     actions, expected = light.act(seen, noise.numpy()), decision.actions.numpy()
     assert (actions.dtype, actions.shape) == (expected.dtype, expected.shape)
