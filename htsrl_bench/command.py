@@ -10,6 +10,7 @@ import tyro
 from htsrl_bench.peers.command import PeersTable
 from htsrl_bench.tables.atari_step import AtariStepTable
 from htsrl_bench.tables.chaos import ChaosTable
+from htsrl_bench.tables.checkouts import CheckoutsTable
 from htsrl_bench.tables.costs import CostsTable
 from htsrl_bench.tables.dashboard import DashboardTable
 from htsrl_bench.tables.determinism import DeterminismTable
@@ -60,6 +61,7 @@ class Bench:
         | Annotated[LanguageSpeedTable, tyro.conf.subcommand("language-speed")]
         | Annotated[LanguageVerifiableTable, tyro.conf.subcommand("language-verifiable")]
         | Annotated[AtariStepTable, tyro.conf.subcommand("atari-step")]
+        | Annotated[CheckoutsTable, tyro.conf.subcommand("checkouts")]
         | Annotated[CostsTable, tyro.conf.subcommand("costs")]
         | Annotated[LimitsTable, tyro.conf.subcommand("limits")]
         | Annotated[StalenessTable, tyro.conf.subcommand("staleness")]

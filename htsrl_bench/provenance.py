@@ -70,7 +70,11 @@ def _usable_cores() -> int:
 
 def current_commit() -> str | None:
     """The commit that the running code was checked out from, and whether it was changed since."""
-    package = Path(htsrl.__file__).parent
+    return commit_of(Path(htsrl.__file__).parent)
+
+
+def commit_of(package: Path) -> str | None:
+    """The same of the code in this folder."""
     commit = _git(package, "rev-parse", "HEAD")
     # An installed htsrl may lie inside somebody else's repository, whose commit says nothing.
     if commit is None or not _git(package, "ls-files", "__init__.py"):
