@@ -136,9 +136,9 @@ class Exchange:
         self.inside: Words = block["inside"]
         self.env_seconds: NDArray[Any] = block["env_seconds"]
         # One by one, words are read and written through a view of memory several times as fast as through an array.
-        self.request_of = memoryview(block["requests"])
-        self.answer_to = memoryview(block["answers"])
-        self.inside_of = memoryview(block["inside"])
+        self.request_of = self.requests.data
+        self.answer_to = self.answers.data
+        self.inside_of = self.inside.data
         self.naps: Words = block["naps"]
         self.beats: Words = block["beats"]
         self.waited_seconds: NDArray[Any] = block["waited_seconds"]

@@ -47,6 +47,7 @@ class Actor:
         self._rows_per_storage = spec.num_steps + 1
         self._num_rows = spec.num_storages * self._rows_per_storage
         self._fields = shared.storages.cells
+        self._columns = self._per_agent([env * spec.num_agents for env in envs])
 
     def advance(self) -> bool:
         asked = self._ready()
@@ -161,6 +162,8 @@ class Actor:
         In Python's own numbers, for there are few of them: an operation of NumPy is found anew between simulator steps,
         which leave nothing of it in the processor's caches.
         """
+        if len(asked) == len(self._envs) and len(set(asked.values())) == 1:
+            return self._places_in_row(next(iter(asked.values())))
         columns, input_cells, cells = [], [], []
         for env, ticket in asked.items():
             row = (ticket - 1) // 2 % self._num_rows
@@ -171,6 +174,13 @@ class Actor:
             # Of what is learned from, each storage has one row less.
             cells.append(input_cell - row // self._rows_per_storage * self._num_columns)
         return self._per_agent(columns), self._per_agent(input_cells), self._per_agent(cells)
+
+    def _places_in_row(self, ticket: int) -> tuple[Words, Words, Words]:
+        """The same of all environments, where they have all come as far."""
+        row = (ticket - 1) // 2 % self._num_rows
+        input_cells = self._columns + row * self._num_columns
+        cells = input_cells - row // self._rows_per_storage * self._num_columns
+        return self._columns - self._first_column, input_cells, cells
 
     def _per_agent(self, of_first_agents: list[int]) -> Words:
         """Agents of an environment are neighbours."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from enum import Enum
 from time import monotonic_ns as now
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from htsrl.dataflow.capsules import Capsule
 from htsrl.dataflow.exchange import BEGAN_EARLIER, COMING_BACK
@@ -24,7 +24,7 @@ from htsrl.roles.shared import Shared
 from htsrl.roles.step_timer import StepTimer
 from htsrl.seeding import reset_seed
 
-Arguments = ParamSpec("Arguments")
+Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 CLEARED_FIELDS: dict[str, float | bool] = {
     "terminated": False,
@@ -320,12 +320,12 @@ class EnvRunner:
         return reset_seed(self._seed, self.index, self._episode.number)
 
     def _blaming(
-        self, what: str, argument: Any, call: Callable[Arguments, Result], *args: Arguments.args, **kw: Arguments.kwargs
+        self, what: str, argument: Any, call: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
         """Let the environment run; whatever goes wrong is its fault, and `what` it did with `argument` is named."""
         self._inside[self.index] += 1
         try:
-            result = call(*args, **kw)
+            result = call(*arguments)
         except EnvironmentFailure:
             raise
         except (Exception, SystemExit) as error:
