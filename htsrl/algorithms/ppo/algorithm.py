@@ -167,10 +167,11 @@ class PPOObjective(BatchObjective[PPOTargets]):
     def _minibatch(self, seen: PolicyOutputs) -> Minibatch:
         rows, targets = seen.rows, self.targets
         is_around_behaviour = self.is_first_look or self._correction not in ("recentered", "decoupled")
+        behaviour_log_probs = self._behaviour_log_probs[rows]
         return Minibatch(
             actions=seen.actions,
-            behaviour_log_probs=self._behaviour_log_probs[rows],
-            log_probs=(self._behaviour_log_probs if is_around_behaviour else targets.log_probs)[rows],
+            behaviour_log_probs=behaviour_log_probs,
+            log_probs=behaviour_log_probs if is_around_behaviour else targets.log_probs[rows],
             values=(self._behaviour_values if is_around_behaviour else targets.values)[rows],
             advantages=targets.advantages[rows],
             returns=targets.returns[rows],
