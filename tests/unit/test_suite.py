@@ -162,7 +162,7 @@ def test_the_first_run_that_fails_is_named_and_no_other_is_begun(tmp_path: Path)
         (("sync", "async"), "way async has the lag of who happens to be quicker"),
         (("sync", "hts-vtrace"), "way hts-vtrace is not for ppo in a suite; use sync, hts, "),
         (("hts",), "sync among the ways"),
-        (("sync", "lag-999"), "lag=999"),
+        (("sync", "whenever"), "way 'whenever' is not known"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_trained(
