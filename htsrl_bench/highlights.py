@@ -203,6 +203,13 @@ def _watching(work: str, summary: Summary) -> Iterator[Highlight]:
     )
 
 
+def _checkouts(_: str, summary: Summary) -> Iterator[Highlight]:
+    before, now = (summary["commits"][side][:7] for side in ("before", "now"))
+    for work, of in summary["works"].items():
+        ratio = "{median:.2f}x ({lowest:.2f} to {highest:.2f})".format(**of["ratio"])
+        yield f"{work}: steps/s of {now} over those of {before}", ratio
+
+
 def _timeline(_: str, summary: Summary) -> Iterator[Highlight]:
     for work, of in summary.items():
         spread = "{lowest:.3f} to {highest:.3f}".format(**of["ratio"])
@@ -292,6 +299,7 @@ KINDS: Mapping[str, Callable[[str, Summary], Iterator[Highlight]]] = {
     "keeping": _keeping,
     "dashboard": _dashboard,
     "watching": _watching,
+    "checkouts": _checkouts,
     "timeline": _timeline,
     "suite": _suite,
     "lag-divergence": _lag_divergence,
