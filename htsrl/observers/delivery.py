@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from htsrl.numerics import NumericsOfProcess
-from htsrl.observers.undisturbed import undisturbed
+from htsrl.observers.undisturbed import Surroundings
+from htsrl.processes.current_folder import current_folder_kept, have_own_current_folder
 
 MAX_EVENTS = 4096
 """Observers that are further behind hold the run up while they get on, so that memory stays bounded."""
@@ -86,15 +87,20 @@ class Delivery:
 
     def _deliver(self) -> None:
         settings = NumericsOfProcess()
+        have_own_current_folder()  # workers start where the run is, also while a call lasts
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if self._is_closed:
                     return
                 event, self._is_busy = self._waiting.popleft(), True
-            with undisturbed(settings):
+            before = Surroundings(settings)
+            with current_folder_kept():
                 self._handle(event)
             with self._changed:
+                # Where nobody waited any more, training has drawn numbers since, and must not draw them again.
+                if self._gave_up_at != self._returned:
+                    before.set_back()
                 self._is_busy = False
                 self._returned += 1
                 self._changed.notify_all()

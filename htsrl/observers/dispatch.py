@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +22,7 @@ from htsrl.observers.observer import (
     Parameters,
     UpdateEvent,
 )
+from htsrl.stderr import warn_on_stderr
 
 
 class Watching:
@@ -55,9 +56,11 @@ class Watching:
             self.in_hook = f"{type(observer).__name__}.{hook}"
             try:
                 getattr(observer, hook, _nothing)(event)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # on the observers' thread nobody would hear of it
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise
                 self._listening.remove(observer)
-                traceback.print_exception(error, file=sys.stderr)
+                warn_on_stderr("".join(traceback.format_exception(error)).rstrip())
                 failures.append(f"observer {type(observer).__name__} raised {type(error).__name__} in {hook}: {error}")
         return failures
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +28,12 @@ from htsrl.errors import StopRequested
 from htsrl.metrics.report import UpdateReport
 from htsrl.metrics.sinks import read_json_lines
 from htsrl.observers import delivery
+from htsrl.observers.delivery import Event
 from htsrl.observers.observer import CheckpointEvent, EpisodeEvent, ObservedRun, Observer, UpdateEvent
 from htsrl.placements.messages import ReportReader, ReportWriter
 from htsrl.placements.supervisor import Listeners, Supervisor
 from htsrl.placements.worker_process import WorkerProcess
+from htsrl.processes.current_folder import have_own_current_folder
 
 
 class Telling(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -183,6 +187,48 @@ def test_what_an_observer_sets_for_the_whole_process_changes_no_bit(tmp_path: Pa
     assert (Path.cwd(), torch.get_num_threads(), torch.get_default_dtype()) == (here, threads, torch.float32)
 
 
+def test_where_an_observer_goes_during_a_call_nobody_else_goes(tmp_path: Path) -> None:
+    """Workers start where the run is, and may do so at any time."""
+    with ThreadPoolExecutor(1) as pool:
+        if not pool.submit(have_own_current_folder).result():
+            pytest.skip("forbidden here")
+    is_there, was_seen = threading.Event(), threading.Event()
+
+    def wander(event: Event) -> None:
+        os.chdir(tmp_path)
+        is_there.set()
+        was_seen.wait(60)
+
+    here, wandering = Path.cwd(), delivery.Delivery(wander, patience_seconds=60.0)
+    wandering.put(("event", None))
+    assert is_there.wait(60)
+    assert Path.cwd() == here
+    was_seen.set()
+    assert not wandering.wait()
+    wandering.close()
+
+
+def test_a_call_that_nobody_waited_for_sets_nothing_back_when_it_returns() -> None:
+    """An environment that draws from a global generator, inline, would draw the same numbers again."""
+    let_go, has_returned = threading.Event(), threading.Event()
+
+    def hear(event: Event) -> None:
+        if event[0] == "next":
+            has_returned.set()
+        let_go.wait(60)
+
+    hanging = delivery.Delivery(hear, patience_seconds=0.05)
+    hanging.put(("first", None))
+    assert hanging.wait()
+    before = np.random.random(), random.random(), float(torch.rand(()))
+    let_go.set()
+    hanging.put(("next", None))
+    assert has_returned.wait(60)
+    hanging.close()
+    after = np.random.random(), random.random(), float(torch.rand(()))
+    assert all(ours != theirs for ours, theirs in zip(before, after, strict=True))
+
+
 def test_an_observer_can_stop_a_run_that_continues_later_to_the_same_bits(tmp_path: Path) -> None:
     notes = Notes(stop_at=2)
     result = train_watched(tmp_path, notes)
@@ -193,6 +239,16 @@ def test_an_observer_can_stop_a_run_that_continues_later_to_the_same_bits(tmp_pa
     again = resume(tmp_path / "run", env=make_env)
     assert again.stop_reason is None
     assert again.digest == run(EXPERIMENT).digest
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_whatever_an_observer_raises_ends_it_at_once(tmp_path: Path, error: type[BaseException]) -> None:
+    class Raises(Observer):
+        def on_update(self, event: UpdateEvent) -> None:
+            raise error("its own")
+
+    with pytest.raises(ObserverFailed, match=f"raised {error.__name__} in on_update: its own"):
+        train_watched(tmp_path, Raises(), strict=True, deadline_seconds=600.0)
 
 
 class Broken(Observer):
