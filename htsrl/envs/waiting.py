@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
@@ -41,6 +41,8 @@ class Deadlines:
 
 
 NO_DEADLINES = Deadlines()
+LOOP_SECONDS = 5.0
+"""In which a loop that runs has noticed that a deadline is over."""
 
 
 def is_async(env: gymnasium.Env[Any, Any]) -> bool:
@@ -77,11 +79,17 @@ class Awaited(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not inspect.iscoroutine(returned):
             return returned
         seconds, setting = self._deadlines.of(method)
-        answer = asyncio.run_coroutine_threadsafe(awaited_within(returned, seconds), _loop())
+        loop = _loop()
+        answer = asyncio.run_coroutine_threadsafe(awaited_within(returned, seconds), loop)
         try:
-            return answer.result()
+            return _result_of(answer, loop, seconds)
         except TooSlow as late:
             raise _too_slow(method, seconds, setting) from late
+        except _Blocked as blocked:
+            raise TimeoutError(
+                f"{method}() was not awaited within {setting}={seconds:g}: a coroutine, of this environment or another "
+                "of its process, blocks the event loop; let it await what takes long"
+            ) from blocked
         except CallFailed as failed:
             error = failed.error
         raise error
@@ -132,6 +140,22 @@ def _serve(calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> 
 
 def _too_slow(method: str, seconds: float | None, setting: str) -> TimeoutError:
     return TimeoutError(f"{method}() took longer than {setting}={seconds:g}")
+
+
+class _Blocked(Exception):
+    """The event loop does not run."""
+
+
+def _result_of(answer: Future[Any], loop: asyncio.AbstractEventLoop, seconds: float | None) -> Any:
+    """Where a deadline has passed and the loop itself has not noticed, others are awaited on another one."""
+    if seconds is None:
+        return answer.result()
+    for allowed in (seconds, LOOP_SECONDS):  # one after the other: this process may have been stopped for a while
+        if wait([answer], allowed).done:
+            return answer.result()
+    if _loop() is loop:
+        _loop.cache_clear()
+    raise _Blocked
 
 
 @cache

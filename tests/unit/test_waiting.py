@@ -19,6 +19,7 @@ from helpers import Outcome, run
 from htsrl import A2C, PPO, SAC, Config, ConfigError, EnvironmentFailure, Experiment, Network, Placement, train
 from htsrl.config.check import check
 from htsrl.dataflow.signals import ThreadBell
+from htsrl.envs import waiting
 from htsrl.envs.make import make_env
 from htsrl.envs.waiting import Deadlines
 from htsrl.metrics.sinks import read_json_lines
@@ -125,6 +126,26 @@ def test_a_call_beyond_its_deadline_fails(env: type[Counting]) -> None:
     with pytest.raises(TimeoutError, match=r"step\(\) took longer than step_deadline_seconds=1"):
         made.step(0)
     made.close()
+
+
+class Blocks(Async):
+    """Its author has forgotten to await."""
+
+    async def step(self, action: Any) -> Any:  # type: ignore[override]
+        time.sleep(self._hang_seconds)
+
+
+def test_a_coroutine_that_blocks_the_event_loop_misses_its_deadline_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And others are awaited afterwards."""
+    monkeypatch.setattr(waiting, "LOOP_SECONDS", 0.1)
+    blocking, other = (
+        make_env(env, {"hang_seconds": 600.0}, (), Deadlines(step_seconds=2.0)) for env in (Blocks, Async)
+    )
+    blocking.reset(seed=1)
+    other.reset(seed=1)
+    with pytest.raises(TimeoutError, match=r"step\(\) was not awaited within step_deadline_seconds=2: a coroutine"):
+        blocking.step(0)
+    assert other.step(0)[0].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("deadlines", [Deadlines(), Deadlines(step_seconds=30)])
