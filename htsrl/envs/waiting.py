@@ -91,7 +91,7 @@ class Awaited(gymnasium.Wrapper[Any, Any, Any, Any]):
                 "of its process, blocks the event loop; let it await what takes long"
             ) from blocked
         except CallFailed as failed:
-            error = failed.error
+            error = _as_failure(method, failed)
         raise error
 
 
@@ -128,7 +128,7 @@ class OnThread(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._is_stuck = True
             raise _too_slow(method, seconds, setting) from late
         except CallFailed as failed:
-            error = failed.error
+            error = _as_failure(method, failed)
         raise error
 
 
@@ -136,6 +136,16 @@ def _serve(calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> 
     while (asked := calls.get()) is not None:
         call, future = asked
         answer_with(future, call)
+
+
+def _as_failure(method: str, failed: CallFailed) -> Exception | SystemExit:
+    """What the environment raised; KeyboardInterrupt and CancelledError would say that it was the run's own."""
+    error = failed.error
+    if isinstance(error, Exception | SystemExit):
+        return error
+    failure = RuntimeError(f"{method}() {failed}")
+    failure.__cause__ = error
+    return failure
 
 
 def _too_slow(method: str, seconds: float | None, setting: str) -> TimeoutError:

@@ -128,6 +128,18 @@ def test_a_call_beyond_its_deadline_fails(env: type[Counting]) -> None:
     made.close()
 
 
+class IsCancelled(AsyncTimesOut):
+    error = asyncio.CancelledError("by a library")
+
+
+def test_what_would_end_more_than_an_environment_is_its_failure() -> None:
+    made = make_env(IsCancelled, {}, ())
+    made.reset(seed=1)
+    with pytest.raises(RuntimeError, match=r"step\(\) raised CancelledError: by a library"):
+        made.step(0)
+    made.close()
+
+
 class Blocks(Async):
     """Its author has forgotten to await."""
 
