@@ -26,12 +26,15 @@ class SuccessLog(Observer):
         self._run = run
         self._recent: deque[float] = deque(maxlen=WINDOW)
         path = run.run_dir / "episodes.csv"
-        rows = list(csv.reader(path.open(newline=""))) if path.exists() else []
+        rows = list(csv.reader(path.read_text().splitlines())) if path.exists() else []
         # A run that was killed resumes from a checkpoint, and comes to what followed that once more.
         known = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= run.version]
-        self._file = path.open("w", newline="")
+        beside = path.with_suffix(".tmp")
+        self._file = beside.open("w", newline="")
         self._table = csv.writer(self._file)
         self._table.writerows([COLUMNS, *known])
+        self._file.flush()
+        beside.replace(path)  # a kill leaves the old table or the new one
 
     def on_episode(self, event: EpisodeEvent) -> None:
         success = event.info.get("is_success")

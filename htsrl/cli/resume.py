@@ -40,7 +40,7 @@ class Resume:
     source: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where the run's dataset lies now, if it was moved."""
     allow_different_numerics: bool = False
-    """Go on with another machine, library, simulator or code of htsrl than before, or with nodes that have others; the
+    """Resume with another machine, library, simulator or code of htsrl than before, or with nodes that have others; the
     run is marked for good."""
     code: CodeFlags = field(default_factory=CodeFlags)
     observers: ObserverFlags = field(default_factory=ObserverFlags)

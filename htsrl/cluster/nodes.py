@@ -93,7 +93,7 @@ def _cannot_run(address: str, error: BaseException) -> str:
 
 
 class Admission:
-    """Which of a cluster's nodes may have islands, those that join while a run goes on among them."""
+    """Which of a cluster's nodes may have islands, those that join while a run continues among them."""
 
     def __init__(self, ray: ModuleType, compared: ComparedNodes, marks: bool, tell: Tell) -> None:
         self._ray = ray

@@ -42,7 +42,7 @@ def sweep_view(files: RunFiles) -> dict[str, Any] | None:
 
 
 def _under_way(files: RunFiles) -> dict[str, Any] | None:
-    """Of one whose journal goes on after its analysis, or that has none yet."""
+    """Of one whose journal continues after its analysis, or that has none yet."""
     analysed, journal = files.stamp(ANALYSIS), files.stamp(JOURNAL)
     specification = _document(files, SWEEP)
     if specification is None or (analysed and (journal is None or journal.modified_ns <= analysed.modified_ns)):

@@ -1,4 +1,4 @@
-"""Going on with a run from its newest checkpoint, to the bits that it would have had anyway."""
+"""Resuming a run from its newest checkpoint, to the bits that it would have had anyway."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def resume(
     stop_at_return: float | Literal["as before"] | None = "as before",
     source: str | None = None,
 ) -> RunResult:
-    """Go on with the run in `run_dir`, to the same bits as if it had never stopped.
+    """Resume the run in `run_dir`, to the same bits as if it had never stopped.
 
     One that ended before its first checkpoint starts over. Only `total_steps`, `stop_at_return` (None lifts it) and
     the placement may differ from before. `env` is for a run whose environment was a callable that cannot be imported,
@@ -149,8 +149,8 @@ def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) 
         left_was, left = (max(1 - version / of.num_intervals, 0.0) for of in (before, now))
         warn_on_stderr(
             f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: whatever {algorithm_name(algorithm)} "
-            f"anneals by run.remaining is stretched, which was {left_was:.3g} at update {version} until now and goes "
-            f"on from {left:.3g}"
+            f"anneals by run.remaining is stretched, which was {left_was:.3g} at update {version} until now and "
+            f"continues from {left:.3g}"
         )
         return
     for name in ("learning_rate", "clip_range"):
