@@ -14,7 +14,7 @@ CLONE_FS = 0x200  # of unshare(2)
 def have_own_current_folder() -> bool:
     """This thread, from here on: where it goes, no other thread goes, and no process that they start. Not where a
     container forbids it, as Docker's do unless told otherwise."""
-    return sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).unshare(CLONE_FS) == 0
+    return sys.platform == "linux" and bool(ctypes.CDLL(None, use_errno=True).unshare(CLONE_FS) == 0)
 
 
 @contextmanager
