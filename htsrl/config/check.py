@@ -49,6 +49,7 @@ def check(config: Config) -> Config:
         dataclasses.replace(given, algorithm=checked_fields(given.algorithm), network=checked_fields(given.network))
     )
     placement = checked_fields(config.placement)
+    _check_workers_can_import(given.algorithm, placement)
     experiment = dataclasses.replace(experiment, env_args=checked_args("env_args", experiment.env_args))
     experiment = dataclasses.replace(experiment, sync_args=checked_args("sync_args", experiment.sync_args))
     check_learners(experiment, placement)
@@ -83,6 +84,16 @@ def _check_class(name: str, value: Any, *classes: type) -> None:
             f"{known} itself"
         )
     raise ConfigError(f"{name}={value!r} must be {known}(...)")
+
+
+def _check_workers_can_import(algorithm: Any, placement: Placement) -> None:
+    """What a script or a notebook defines itself is a copy in every other process, which nothing can be named by."""
+    if type(algorithm).__module__ == "__main__" and placement.backend != "inline":
+        raise ConfigError(
+            f"algorithm {type(algorithm).__qualname__.partition('.')[0]} is defined in the script or notebook that "
+            "runs, and worker processes and resumed runs import it by name; put it into a file of its own and import "
+            "it from there, or try it in this process alone with Placement(backend='inline')"
+        )
 
 
 def _checked_source(experiment: Experiment) -> Experiment:

@@ -103,6 +103,17 @@ def test_an_algorithm_without_a_name_to_import_is_refused() -> None:
         algorithm_name(Local.Settings())
 
 
+def test_an_algorithm_of_the_script_that_runs_is_refused_where_other_processes_would_import_it() -> None:
+    @dataclass(frozen=True)
+    class Settings:
+        learning_rate: float = 1e-3
+
+    Settings.__module__, Settings.__qualname__ = "__main__", "Mine.Settings"
+    experiment = Experiment("CartPole-v1", algorithm=Settings())
+    with pytest.raises(ConfigError, match=r"algorithm Mine is defined in the script or notebook .* a file of its own"):
+        check(Config(experiment, Placement("processes")))
+
+
 def test_an_installed_package_can_register_an_algorithm_but_not_in_place_of_htsrls_own(
     registered: Callable[[str, str], None],
 ) -> None:
