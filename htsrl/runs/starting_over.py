@@ -12,6 +12,7 @@ from htsrl.metrics.line_file import warn_on_stderr
 from htsrl.metrics.result import RunResult
 from htsrl.observers.dispatch import Watching
 from htsrl.runs.changes_of_numerics import changes_of_numerics
+from htsrl.runs.filming import drop_films_after
 from htsrl.runs.folder import RunFolder
 from htsrl.runs.recorder import Standing
 from htsrl.runs.run import run_to_end
@@ -31,6 +32,7 @@ def start_over(
     try:
         with or_as_it_was(folder):
             folder.clear(config, fingerprint, blueprint.interface, changes)
+            drop_films_after(folder, steps=0)
         what = _what_becomes_of_bits(before, config.experiment, changes)
         warn_on_stderr(f"{folder.shown} holds no checkpoint yet: the run starts over, {what}")
         initialise(blueprint, block, folder)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from htsrl import A2C, Config, ConfigError, Experiment, Placement, resume, train
+from htsrl.runs.filming import video_name
 from htsrl.train import resume_or_start
 
 EXPERIMENT = Experiment("CartPole-v1", algorithm=A2C(), num_envs=2, sync_interval=4, total_steps=80)
@@ -119,6 +120,16 @@ def test_an_asynchronous_run_that_starts_over_is_not_said_to_have_the_same_bits(
     (tmp_path / "run" / "result.json").unlink()
     resume(tmp_path / "run")
     assert "the run starts over, to other bits: schedule=async depends on timing\n" in capfd.readouterr().err
+
+
+def test_a_run_that_starts_over_makes_its_films_anew(killed_early: Path) -> None:
+    """One that is there is taken for that of the policy that comes to so many steps, and may be another's."""
+    videos = killed_early / "videos"
+    videos.mkdir()
+    for name in (video_name(40, 0, "mp4"), "mine.mp4"):
+        (videos / name).write_bytes(b"film")
+    resume(killed_early, total_steps=160)
+    assert [path.name for path in videos.iterdir()] == ["mine.mp4"]
 
 
 def test_a_job_starts_resumes_and_shows_what_is_complete(whole: Path, killed_early: Path, tmp_path: Path) -> None:
