@@ -129,7 +129,7 @@ def drop_evaluations_after(folder: RunFolder, version: int, say: Warn) -> None:
     best = best_evaluated(folder)
     if best is not None and best[0] > version:
         folder.best_policy_file.unlink(missing_ok=True)
-        say(f"the best policy was of version {best[0]}, which this run will not come to again; the next best is kept")
+        say(f"the best policy was of version {best[0]}, which this run may not come to again; the next best is kept")
 
 
 def best_evaluated(folder: RunFolder) -> tuple[int, float] | None:

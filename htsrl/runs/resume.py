@@ -124,12 +124,12 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
             standing = _standing(folder, checkpoint, config, LearnerSlots(block))
             with or_as_it_was(folder):
                 folder.forget_result()  # of a run that was complete: a job would take it for that of this one
-                folder.save_config(config)
-                if changes or config.experiment.is_recorded:
+                if changes or config.experiment.is_recorded or _is_of_other_length(before, config.experiment):
                     # Before the change is noted: whoever resumes after a kill in between finds it, and drops them too.
                     drop_evaluations_after(folder, version, warn_on_stderr)
                     drop_films_after(folder, checkpoint.document["steps"])
                     drop_policy_after(folder, version)
+                folder.save_config(config)
                 if changes:
                     folder.note_change_of_numerics(version, changes, fingerprint)
             return run_to_end(blueprint, block, folder, standing, watching)
@@ -137,15 +137,20 @@ def resume_watched(folder: RunFolder, changed: Changes, watching: Watching) -> R
             block.close()
 
 
+def _is_of_other_length(before: Experiment, now: Experiment) -> bool:
+    """From here on it may come to other versions: what is annealed is so over the whole run."""
+    return before.num_intervals != now.num_intervals
+
+
 def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) -> None:
     """What is annealed over a run is annealed over more of it, so it does not continue from where it was."""
-    if now.num_replicas > 1 and before.num_intervals != now.num_intervals:
+    if now.num_replicas > 1 and _is_of_other_length(before, now):
         warn_on_stderr(
             f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: parameters of learners are averaged "
             "after its last update, so the rounds are not those of a run that was as long from the start"
         )
     algorithm = now.algorithm
-    if not is_own(algorithm_name(algorithm)) and before.num_intervals != now.num_intervals:
+    if not is_own(algorithm_name(algorithm)) and _is_of_other_length(before, now):
         left_was, left = (max(1 - version / of.num_intervals, 0.0) for of in (before, now))
         warn_on_stderr(
             f"total_steps={now.total_steps:,} instead of {before.total_steps:,}: whatever {algorithm_name(algorithm)} "
@@ -154,7 +159,7 @@ def _say_what_annealing_does(before: Experiment, now: Experiment, version: int) 
         )
         return
     for name in ("learning_rate", "clip_range"):
-        if not getattr(algorithm, f"anneal_{name}", False) or before.num_intervals == now.num_intervals:
+        if not getattr(algorithm, f"anneal_{name}", False) or not _is_of_other_length(before, now):
             continue
         was, will_be = (getattr(algorithm, name) * (1 - version / of.num_intervals) for of in (before, now))
         warn_on_stderr(

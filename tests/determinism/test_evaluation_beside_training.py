@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,27 @@ def test_a_resumed_run_repeats_no_evaluation(tmp_path: Path, no_process: None) -
     assert_same_run(Outcome.read(tmp_path / "run"), oracle("cartpole_a2c"))
 
 
+def test_a_longer_run_drops_what_was_found_of_versions_that_it_does_not_come_to(
+    tmp_path: Path, no_process: None
+) -> None:
+    """Learning rates are annealed over the whole run, so behind the checkpoint its versions are others."""
+    run_dir = evaluated_run(tmp_path / "run", checkpoint_every_updates=10).run_dir
+    before = lines_of(run_dir)
+    shutil.rmtree(run_dir / "checkpoints" / "000000025")  # as if it had been killed after its last update
+    (run_dir / "result.json").unlink()
+    resume(run_dir, total_steps=2 * EXPERIMENT.total_steps)
+    evaluated_run(tmp_path / "undisturbed", Notes(stop_at=20))
+    resume(tmp_path / "undisturbed", total_steps=2 * EXPERIMENT.total_steps)
+    assert read_links(run_dir) == read_links(tmp_path / "undisturbed")
+    lines = {line["version"]: line for line in lines_of(run_dir)}
+    assert [lines[line["version"]] for line in before if line["version"] <= 20] == [
+        x for x in before if x["version"] <= 20
+    ]
+    assert 25 not in lines, "evaluated when the run was to end there"
+    later = {line["version"]: line for line in lines_of(tmp_path / "undisturbed") if line["version"] > 20}
+    assert {version: line for version, line in lines.items() if version > 20} == later
+
+
 def test_a_goal_without_evaluations_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="stop_at_eval_return=5 needs evaluations"):
         evaluated_run(tmp_path / "run", eval_every=None, stop_at_eval_return=5.0)
@@ -210,8 +232,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def record_of(trained: Path, tmp_path: Path, returns: dict[int, float]) -> EvaluationRecord:
     """A record of evaluations of versions with these returns, in a copy of a run."""
-    import shutil
-
     if not (tmp_path / "run").exists():
         shutil.copytree(trained, tmp_path / "run")
     record = EvaluationRecord(RunFolder.existing(tmp_path / "run"), print)
