@@ -23,7 +23,9 @@ class Statistics:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
-    """1 when the values predict the returns exactly, 0 when they are no better than a constant."""
+    """1 when the values predict the returns exactly, 0 when they are no better than a constant; NaN of none."""
+    if not len(returns):
+        return returns.new_tensor(torch.nan)
     return 1 - (returns - values).var(correction=0) / returns.var(correction=0)
 
 

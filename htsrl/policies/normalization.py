@@ -35,6 +35,8 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def take_in(self, samples: Tensor) -> None:
         """Merge a batch of samples, a row each (https://doi.org/10.1007/978-3-642-51461-6_3)."""
+        if not len(samples):
+            return  # all of it was left out
         samples = samples.double()
         added, batch_mean = len(samples), samples.mean(dim=0)
         batch_variance = samples.var(dim=0, correction=0)

@@ -226,6 +226,28 @@ def test_a_batch_of_failures_alone_is_an_error_that_says_so() -> None:
         run(replace(EXPERIMENT, env=Made(*[Broken] * 20), on_env_error="exclude"), check_env=False)
 
 
+def test_a_learner_whose_own_environments_all_failed_takes_nothing_in() -> None:
+    """Of two with parameters of their own; there is something to learn from in the batch, and not in its part of it."""
+
+    class Broken(Counting):
+        def step(self, action: Any) -> Any:
+            raise OSError("the server is gone")
+
+    makers = [Counting, *[Broken] * 400]  # of environment 0 the only one, which never fails
+    experiment = replace(
+        EXPERIMENT,
+        env=Made(*makers),
+        on_env_error="exclude",
+        num_envs=2,
+        learners=2,
+        sync_rule="fixed",
+        sync_args={"local_updates": 1},
+        network=replace(EXPERIMENT.network, normalize_observations=True),
+        algorithm=replace(EXPERIMENT.algorithm, normalize_rewards=True),
+    )
+    assert run(experiment, check_env=False).links
+
+
 class Made:
     """Makes one that works for the look before a run, then those that it is told, then such that work."""
 
