@@ -32,6 +32,8 @@ from htsrl.roles import actor as actor_module
 from htsrl.roles.role import advance_all
 
 NUM_UPDATES = 8
+UPDATES_TO_KILL_IN = 40
+"""So many that a run is not over before whoever kills in its first updates was given a processor."""
 WANTED = {"executor": 1, "actor": 1}
 # Episodes so short that many end with the first step of a rollout, whose answer a new executor finds made.
 SHORT = {
@@ -208,10 +210,10 @@ def test_an_executor_an_actor_and_the_learner_killed_at_random_moments_change_no
 ) -> None:
     seed = random_seed()
     with somebody_kills_each(tmp_path / "run" / "digest.jsonl", random.Random(seed)):
-        train_in_processes(name, tmp_path, jitter_seconds=0.01)
+        train_in_processes(name, tmp_path, UPDATES_TO_KILL_IN, jitter_seconds=0.01)
     killed = re.findall(r"^(\w+)(?: 0)? \(pid \d+\) was killed by SIGKILL", capfd.readouterr().err, re.MULTILINE)
     assert sorted(killed) == ["actor", "executor", "learner"]
-    assert_same_run(Outcome.read(tmp_path / "run"), oracle(name, NUM_UPDATES))
+    assert_same_run(Outcome.read(tmp_path / "run"), oracle(name, UPDATES_TO_KILL_IN))
 
 
 @contextmanager

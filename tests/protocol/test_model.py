@@ -63,7 +63,7 @@ IN_ORDER = {
     "roles/replica_learner.py::ReplicaLearner.make_draft": ("complete(", "self.learn(", "note_draft("),
     "roles/meetings.py::Meetings.hold": ("_wait(", "reports()", "_merge(", "state[NUM_COUNTERS:] ="),
     "roles/meetings.py::Meetings._merge": ("is_merged(", "model.merge(", "note_merged(", "take_over("),
-    "cluster/crossing.py::Crossing._put": ("_put_fields(", "_capsules.put(", "completed_rollouts[envs] ="),
+    "cluster/crossing.py::Crossing._put": ("_fields[name][storage]", "_capsules.put(", "completed_rollouts[envs] ="),
     "cluster/crossing.py::Crossing.put_versions": ("rows[...] =", "published_version ="),
     "cluster/islands.py::RemoteIsland.begin": ("acting_versions()", "whole_rollouts()", "_sent_version ="),
     "algorithms/draft.py::Drafts.begin": ("_gradient.begin(", "_ring.draft("),
