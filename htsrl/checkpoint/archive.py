@@ -8,18 +8,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from htsrl.checkpoint.background import Written, write
-from htsrl.checkpoint.files import Checkpoint, commit_checkpoint, name_of, prune, whole_documents
+from htsrl.checkpoint.files import Checkpoint, commit_checkpoint, name_of, newest_first, prune, whole_documents
 
 
 class Archive:
     """Takes in what was written, once all that is said about the run up to there is on disk too."""
 
-    def __init__(self, folder: Path, keep: int, say: Callable[[str], None], before_commit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        keep: int,
+        say: Callable[[str], None],
+        before_commit: Callable[[], None],
+        begun_at: int,
+    ) -> None:
+        """`begun_at` is the version that the run continues from: newer ones are damaged, or it would be one of them."""
         self._folder = folder
         self._keep = keep
         self._say = say
         self._before_commit = before_commit
         self._has_failed = False
+        self._damaged = {path.name for version, path in newest_first(folder) if version > begun_at}
         self._best_return, self._best_name = -math.inf, ""
         for document in whole_documents(folder):
             self._compare(name_of(document["version"]), document.get("mean_return"))
@@ -50,7 +59,8 @@ class Archive:
             raise
         path = commit_checkpoint(Path(written.path))
         self._compare(path.name, written.mean_return)
-        prune(path, self._keep, self._best_name)
+        self._damaged.discard(path.name)  # replaced
+        prune(path, self._keep, self._best_name, self._damaged)
         if self._has_failed:
             self._say("checkpoints are being written again")
             self._has_failed = False

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,11 +151,12 @@ def whole_documents(folder: Path) -> Iterator[Mapping[str, Any]]:
             continue
 
 
-def prune(committed: Path, keep_last: int, best: str | None = None) -> None:
+def prune(committed: Path, keep_last: int, best: str | None = None, damaged: Collection[str] = frozenset()) -> None:
     """Keep `committed`, the `keep_last - 1` before it and `best`; remove older ones, and what killed writers left.
 
     Newer ones stay and do not count: the run continued from before them because they are damaged, so they must not push
-    out what is whole. For the one who commits: what this process itself has under a temporary name counts as left.
+    out what is whole. Those among `damaged`, by name, that the run has passed are removed. For the one who commits:
+    what this process itself has under a temporary name counts as left.
     """
     match = NAME.fullmatch(committed.name)
     assert match is not None, committed
@@ -164,7 +165,8 @@ def prune(committed: Path, keep_last: int, best: str | None = None) -> None:
     for path in _left_behind(folder):
         _remove(path)
     up_to_committed = [(version, path) for version, path in newest_first(folder) if version <= int(match[1])]
-    for version, path in up_to_committed[keep_last:]:
+    passed = [(version, path) for version, path in up_to_committed if path.name in damaged]
+    for version, path in passed + [found for found in up_to_committed if found not in passed][keep_last:]:
         if name_of(version) != best:
             _drop(path)
 

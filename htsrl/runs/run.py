@@ -75,7 +75,8 @@ class _Run:
             lambda version: _episodes_of(block, exchange, len(parameters.modules), version),
         )
         say = self.recorder.say
-        self._archive = Archive(folder.checkpoints_dir, config.placement.keep_checkpoints, say, self.recorder.sync)
+        keep = config.placement.keep_checkpoints
+        self._archive = Archive(folder.checkpoints_dir, keep, say, self.recorder.sync, standing.version)
         self._dispatch = Dispatch(
             watching,
             say,

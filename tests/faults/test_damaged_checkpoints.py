@@ -14,6 +14,7 @@ import pytest
 from checkpoint_damage import DAMAGES, Damage, Files, Scene, forged_header_noise, hostile_header, sealed
 from numpy.typing import NDArray
 
+from htsrl.checkpoint.archive import Archive
 from htsrl.checkpoint.files import (
     Checkpoint,
     commit_checkpoint,
@@ -182,3 +183,14 @@ def test_among_damaged_checkpoints_the_last_whole_one_is_found(tmp_path: Path) -
     assert found is not None
     assert found[0] == whole
     assert [warning.split(str(tmp_path))[1][1:10] for warning in warnings] == [path.name for path in paths[:1:-1]]
+
+
+def test_a_damaged_one_that_the_run_has_passed_pushes_out_none_that_is_whole(tmp_path: Path) -> None:
+    """Of the run that was resumed from version 2; newer ones stay until it has passed them."""
+    for version in (1, 2, 3, 9):
+        write(tmp_path, version)
+    for version in (3, 9):
+        (tmp_path / f"{version:09d}" / STATE_FILE).write_bytes(b"damaged")
+    archive = Archive(tmp_path, 2, print, lambda: None, begun_at=2)
+    archive.save(Checkpoint({"version": 4, "mean_return": None}, {}))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000002", "000000004", "000000009"]
